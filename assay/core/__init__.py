@@ -1,0 +1,1 @@
+"""The kernel that compression, probes and reports share. It imports none of them."""

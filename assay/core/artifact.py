@@ -1,0 +1,89 @@
+"""A model on disk: every variant is a folder with weights, config, tokenizer and, when Assay wrote it, a manifest.
+
+The folder moves, zips and loads anywhere. Class names and problem type live in its `config.json` (`id2label`,
+`problem_type`), where every other tool looks for them too.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.core.errors import InputError
+from assay.core.manifest import Manifest, hash_file, key_of
+
+Format = Literal["torch", "onnx"]
+Task = Literal["text-classification", "text-regression", "multi-label-classification"]
+
+PROBLEM_TYPES: dict[Task, str] = {
+    "text-classification": "single_label_classification",
+    "text-regression": "regression",
+    "multi-label-classification": "multi_label_classification",
+}
+WEIGHTS = "model.safetensors"
+GRAPH = "model.onnx"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """`key` identifies the content, `family` is the model type of transformers ("bert"), `edits` as in the manifest."""
+
+    path: Path
+    key: str
+    format: Format
+    task: Task
+    family: str
+    edits: list[dict[str, Any]] = field(default_factory=list)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """`config.json` as plain data."""
+        return read_config(self.path)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Class names in the order of the logits."""
+        names = self.config.get("id2label") or {}
+        return tuple(names[index] for index in sorted(names, key=int))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all that is shipped: the whole folder but the manifest."""
+        files = (path for path in self.path.rglob("*") if path.is_file() and path.name != "manifest.json")
+        return sum(path.stat().st_size for path in files)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` of a model folder; InputError where it is missing or not JSON."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no config.json; is it a model folder?") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise InputError(f"{path}: no model_type; is it the config of a transformer?")
+    return dict(config)
+
+
+def open_source(folder: Path, task: Task) -> Artifact:
+    """A pretrained model that Assay did not write. Its key is the hash of its config, weights and tokenizer files."""
+    config = read_config(folder)
+    names = ("config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "merges.txt")
+    if not (folder / WEIGHTS).is_file():
+        found = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
+        raise InputError(f"{folder}: no {WEIGHTS} (safetensors only); found {found}")
+    hashes = {name: hash_file(folder / name) for name in names if (folder / name).is_file()}
+    return Artifact(folder, key_of("source", hashes), "torch", task, config["model_type"])
+
+
+def open_finished(folder: Path) -> Artifact:
+    """A folder that a step finished."""
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise InputError(f"{folder}: no manifest.json; the step that writes it has not finished")
+    return Artifact(folder, manifest.key, manifest.format, manifest.task, manifest.family, manifest.edits)  # type: ignore[arg-type]

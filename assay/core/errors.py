@@ -1,0 +1,36 @@
+"""Errors that end a command with one clear line instead of a traceback.
+
+Every message says where, what was given, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+
+class AssayError(Exception):
+    """Something failed while working; the command exits with code 1."""
+
+    exit_code = 1
+
+
+class InputError(AssayError):
+    """The user's config, data or model cannot be used as given; exit code 2."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """Every problem of a config at once, one line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class LimitError(AssayError):
+    """A stated limit (parity tolerance, accuracy drop) was crossed; exit code 1."""
+
+
+class NotGiven(AssayError):
+    """A predictor cannot give what was asked, e.g. attentions of an ONNX graph.
+
+    Probes turn it into `skipped, because ...`."""

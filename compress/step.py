@@ -1,0 +1,60 @@
+"""The contract of a compression step.
+
+A step is a frozen settings object whose fields are the YAML settings, and one method that does the work. To add one,
+write `compress/steps/NAME.py` with one subclass and a test; heavy imports go inside `apply`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.core.artifact import Artifact, Format
+
+if TYPE_CHECKING:
+    from assay.core.data import JobData
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step may use beside its source: nothing here is written to.
+
+    `scratch` is a folder of the step's own that outlives a kill (checkpoints) and is removed when the step is done.
+    `lineage` holds the artifacts this chain went through, oldest first, `source` included.
+    `progress(done, total)` feeds the display; `log` takes one plain line.
+    """
+
+    seed: int
+    data: JobData
+    scratch: Path
+    teacher: Artifact | None = None
+    lineage: tuple[Artifact, ...] = ()
+    device: str = "cpu"
+    log: Callable[[str], None] = print
+    progress: Callable[[int, int], None] = field(default=lambda done, total: None)
+
+
+class Step(BaseModel, ABC):
+    """Settings of one step. `version` goes up when the same settings would give other bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    version: ClassVar[int] = 1
+    takes: ClassVar[Format] = "torch"
+    gives: ClassVar[Format] = "torch"
+    uses_teacher: ClassVar[bool] = False
+
+    @abstractmethod
+    def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
+        """Read `source`, write a whole model folder under `out` and nothing anywhere else, return JSON-able facts.
+
+        The edits to replay on loading go into the facts under `edits` when the step changes shapes."""
+
+    def tiny(self) -> Step:
+        """These settings for the two-layer stand-in of `--tiny`; a step that names layers or epochs overrides it."""
+        return self

@@ -1,0 +1,62 @@
+"""The contract of a probe.
+
+A probe is a frozen settings object whose fields are the YAML settings, and one method that examines one model. To add
+one, write `probe/probes/NAME.py` with one subclass and a test; heavy imports go inside `run`.
+
+`needs` says which predictor the probe wants: "logits" (any variant, torch or ONNX) or "states" (hidden states,
+attentions, gradients: torch only). For a variant that ends in ONNX, a "states" probe runs on the torch weights the
+graph was exported from, and the result says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.core.metric import Metric
+
+if TYPE_CHECKING:
+    from assay.core.data import JobData
+    from assay.core.predict import Predictor
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a probe found on one model: headline `metrics`, and `details` (JSON-able) for curves and maps.
+
+    `skipped` is the reason in words when the model cannot be examined this way; the rest is then empty."""
+
+    metrics: list[Metric] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """`teacher` is the full model's predictor; probes that compare with it (fidelity) run both on the same rows."""
+
+    seed: int
+    data: JobData
+    teacher: Predictor
+    log: Callable[[str], None] = print
+
+
+class Probe(BaseModel, ABC):
+    """Settings of one probe. `version` goes up when the same settings would give other findings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[Literal["logits", "states"]] = "logits"
+
+    @abstractmethod
+    def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
+        """Examine `model`. Same seed, same findings. Raises NotGiven where the model lacks what is needed."""
+
+    def tiny(self) -> Probe:
+        """These settings for the 64 rows of `--tiny`; a probe with sample sizes overrides it."""
+        return self

@@ -1,0 +1,1 @@
+"""One probe a file; the file name is the name in YAML."""
