@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from assay.core.artifact import Artifact, Format
@@ -26,6 +27,7 @@ class Context:
 
     `scratch` is a folder of the step's own that outlives a kill (checkpoints) and is removed when the step is done.
     `lineage` holds the artifacts this chain went through, oldest first, `source` included.
+    `teacher_logits()` gives the teacher's answers on the training rows, [n, labels] float32, computed once a run.
     `progress(done, total)` feeds the display; `log` takes one plain line.
     """
 
@@ -33,6 +35,7 @@ class Context:
     data: JobData
     scratch: Path
     teacher: Artifact | None = None
+    teacher_logits: Callable[[], np.ndarray] = field(default=lambda: np.empty((0, 0), np.float32))
     lineage: tuple[Artifact, ...] = ()
     device: str = "cpu"
     log: Callable[[str], None] = print

@@ -15,9 +15,13 @@ from assay.core.errors import InputError
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """`; did you mean 'x'?` or the list of what exists."""
-    match = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {match[0]!r}?" if match else f"; available: {', '.join(known)}"
+    """`; did you mean 'x'?` or the list of what exists. `lr` is near `learning_rate`: initials count as well."""
+    match = get_close_matches(name, known, n=1, cutoff=0.6) or [full for full in known if _initials(full) == name]
+    return f"; did you mean {match[0]!r}?" if match else f"; available: {', '.join(known) or 'none'}"
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.split("_"))
 
 
 @dataclass(frozen=True)

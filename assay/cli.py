@@ -1,0 +1,174 @@
+"""The command line: one small function a command. Imports stay inside, so that `--help` answers at once.
+
+Exit codes: 0 done, 1 a step or a stated limit failed, 2 bad input or config, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.core.errors import AssayError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Compress a pretrained transformer, and prove what it kept.",
+)
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The job, a YAML file.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, e.g. runs/quickstart.")]
+Set = Annotated[list[str], typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")]
+
+
+@app.command()
+def run(
+    config: Config,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME of the config.")] = None,
+    set_: Set = [],  # noqa: B006
+    only: Annotated[str | None, typer.Option(metavar="VARIANT", help="Only this variant and what it needs.")] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="A two-layer random model and 64 rows: seconds.")] = False,
+) -> None:
+    """Compress, examine and report. Start it again after an interruption: finished work is not redone."""
+    from assay.core.config import load_job
+    from assay.core.job import tiny as shrink
+
+    job = load_job(config, set_)
+    if tiny:
+        job = shrink(job)
+    folder = out or Path("runs") / (f"{job.name}-tiny" if tiny else job.name)
+    _quiet_libraries()
+    from assay.run.job import run_job
+
+    outcome = run_job(job, folder, only, tiny)
+    _print_table(folder)
+    typer.echo(f"report: {outcome.report}")
+    for failure in outcome.failures:
+        typer.echo(f"failed: {failure}", err=True)
+    raise typer.Exit(1 if outcome.failures else 0)
+
+
+@app.command()
+def check(config: Config, set_: Set = []) -> None:  # noqa: B006
+    """Everything `run` would check before it loads weights: config, model folder, data."""
+    from assay.core.address import resolve
+    from assay.core.artifact import open_source
+    from assay.core.config import load_job
+    from assay.core.data import prepare
+
+    job = load_job(config, set_)
+    source = open_source(resolve(job.model), job.task)
+    data = prepare(job.data, job.task, job.seed)
+    sizes = f"{len(data.train)} training, {len(data.validation)} validation, {len(data.test)} test rows"
+    typer.echo(f"{config}: fine. {source.family} model, {sizes}, {len(job.variants)} variants")
+
+
+@app.command()
+def status(run: Run) -> None:
+    """How far each variant of a run has come."""
+    from reports.collect import collect
+
+    for variant in collect(run).variants:
+        steps = ", ".join(f"{step.name} {step.state}" for step in variant.steps) or "the model as given"
+        typer.echo(f"{variant.name}: {variant.state} ({steps})" + (f": {variant.error}" if variant.error else ""))
+
+
+@app.command()
+def compare(
+    run: Run,
+    json: Annotated[bool, typer.Option("--json", help="One object a variant.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="The same as CSV.")] = False,
+) -> None:
+    """The variants of a run side by side."""
+    from reports.collect import collect
+    from reports.compare import to_csv, to_json
+
+    if json:
+        typer.echo(to_json(collect(run)))
+    elif csv:
+        typer.echo(to_csv(collect(run)), nl=False)
+    else:
+        _print_table(run)
+
+
+@app.command()
+def report(run: Run) -> None:
+    """Write report.html of a run anew."""
+    from reports.build import build
+
+    typer.echo(f"report: {build(run)}")
+
+
+@app.command("list")
+def list_(kind: Annotated[str, typer.Argument(metavar="steps|probes|losses|families")]) -> None:
+    """What there is of a kind."""
+    from assay.core.listing import describe
+
+    for name, text in describe(kind):
+        typer.echo(f"{name}: {text}")
+
+
+@app.command()
+def doctor() -> None:
+    """Versions, CPU features and what they mean, and known conflicts."""
+    from assay.core.machine import doctor as examine
+
+    findings = examine()
+    for finding in findings:
+        typer.echo(f"{finding.state:4}  {finding.name}: {finding.text}")
+    raise typer.Exit(1 if any(finding.state == "fail" for finding in findings) else 0)
+
+
+@app.command()
+def schema() -> None:
+    """JSON Schema of the config, with every step and probe."""
+    import json
+
+    from assay.core.schema import schema as describe
+
+    typer.echo(json.dumps(describe(), indent=2))
+
+
+def main() -> None:
+    """Entry point: our own errors become one clear line and an exit code, everything else is a bug and shows itself."""
+    try:
+        app(standalone_mode=True)
+    except AssayError as error:
+        typer.echo(f"assay: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("assay: stopped; the same command goes on from here", err=True)
+        sys.exit(130)
+
+
+def _print_table(run: Path) -> None:
+    from rich.console import Console
+
+    from reports.collect import collect
+    from reports.compare import table
+
+    console = Console()
+    console.print(table(collect(run)) if console.is_terminal else "", end="")
+    if not console.is_terminal:
+        Console(width=160).print(table(collect(run)))
+
+
+def _quiet_libraries() -> None:
+    """Our display says what is going on; warnings of the libraries' internals would tear it."""
+    import logging
+    import os
+    import warnings
+
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    for name in ("transformers", "optimum", "torch.onnx", "onnxruntime"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""One clear line for a model file that cannot be read: its path, its size and what probably happened to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.core.errors import InputError
+
+LFS_POINTER = b"version https://git-lfs"
+
+
+def check_not_placeholder(path: Path) -> None:
+    """InputError where the file is missing, empty or a Git LFS pointer instead of the content."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise unreadable(path, "the file is empty; write or download it again")
+    with path.open("rb") as file:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise unreadable(path, "a Git LFS pointer, not the file it stands for; run `git lfs pull`")
+
+
+def check_weights(path: Path) -> None:
+    """InputError unless `path` is a whole safetensors file. Reads the header only."""
+    from safetensors import SafetensorError, safe_open
+
+    check_not_placeholder(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            file.keys()
+    except SafetensorError as error:
+        raise unreadable(path, f"probably truncated; write or download it again ({_first_line(error)})") from None
+
+
+def truncated(path: Path, error: Exception) -> InputError:
+    """The error for a file whose reader found its end too early."""
+    return unreadable(path, f"probably truncated; write or download it again ({_first_line(error)})")
+
+
+def unreadable(path: Path, cause: str) -> InputError:
+    """The error for a file that cannot be read: path, size, cause."""
+    return InputError(f"{path}: cannot be read, {path.stat().st_size} bytes: {cause}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,76 @@
+"""How much each head or neuron matters: the sensitivity of the loss to switching it off (Michel et al. 2019, eq. 2).
+
+I = E_x | dL(x)/d xi |, where xi = 1 multiplies the unit's output. The paper takes the absolute value per example x; its
+released code takes it per batch. Here it is per example: each row of a batch has its own mask, so one backward pass
+gives every row's gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from compress.losses.task import task_loss
+
+Masker = Callable[[nn.Module, list[Tensor]], AbstractContextManager[None]]
+
+
+def sensitivity(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], sizes: list[int], masker: Masker, task: str
+) -> list[Tensor]:
+    """Importance of each unit: one [size] tensor >= 0 a layer, `sizes` units each.
+
+    `masker(model, masks)` multiplies unit outputs by masks [batch, size], one a layer. `batches` hold the inputs and
+    `labels`. More rows lower the noise; 256 are usually enough."""
+    totals = [torch.zeros(size) for size in sizes]
+    rows = 0
+    model.eval()
+    for batch in batches:
+        labels = batch["labels"]
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        masks = [torch.ones(len(labels), size, requires_grad=True) for size in sizes]
+        with masker(model, masks), torch.enable_grad():
+            loss = task_loss(model(**inputs).logits, labels, task) * len(labels)  # sum over rows
+        gradients = torch.autograd.grad(loss, masks)
+        totals = [total + gradient.abs().sum(0) for total, gradient in zip(totals, gradients, strict=True)]
+        rows += len(labels)
+    return [total / rows for total in totals]
+
+
+def unit_norm(scores: list[Tensor]) -> list[Tensor]:
+    """Each layer scaled to unit L2 norm (Michel et al., following Molchanov et al. 2017), so that layers compare."""
+    return [layer / layer.norm().clamp_min(1e-20) for layer in scores]
+
+
+def keep_best(scores: list[Tensor], fraction: float, per_layer: bool = False, multiple_of: int = 1) -> list[list[int]]:
+    """Positions to keep in each layer when `fraction` of all units goes, lowest scores first; every layer keeps one.
+
+    Globally the lowest units of all layers go; `per_layer` removes the same share everywhere. `multiple_of` rounds the
+    units kept in each layer up, so that matrix kernels stay on their fast paths."""
+    if per_layer:
+        kept = [_best(layer, len(layer) - round(len(layer) * fraction)) for layer in scores]
+    else:
+        kept = _keep_best_of_all(scores, round(sum(map(len, scores)) * fraction))
+    return [
+        sorted(_best(layer, -(-len(units) // multiple_of) * multiple_of))
+        for layer, units in zip(scores, kept, strict=True)
+    ]
+
+
+def _best(layer: Tensor, count: int) -> list[int]:
+    return layer.argsort(descending=True, stable=True)[: max(1, min(count, len(layer)))].tolist()
+
+
+def _keep_best_of_all(scores: list[Tensor], remove: int) -> list[list[int]]:
+    order = torch.cat(scores).argsort(stable=True).tolist()
+    places = [(layer, unit) for layer, units in enumerate(scores) for unit in range(len(units))]
+    kept = [set(range(len(units))) for units in scores]
+    for place in order:
+        layer, unit = places[place]
+        if remove and len(kept[layer]) > 1:
+            kept[layer].discard(unit)
+            remove -= 1
+    return [sorted(units) for units in kept]

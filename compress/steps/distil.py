@@ -1,0 +1,80 @@
+"""Train a student to answer as the teacher does (Hinton et al. 2015), optionally to think as it does (TinyBERT).
+
+loss = alpha * T^2 KL(teacher || student) + (1 - alpha) * task loss + hidden * squared error of hidden states
+
+Teacher and student read the same texts through their own tokenizers. Hidden states can only be compared token by
+token, so `hidden > 0` needs the same tokenizer on both sides.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field
+
+from assay.core.artifact import Artifact
+from assay.core.errors import InputError
+from compress.step import Context
+from compress.training import TrainingStep, open_for_training, train_and_save
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Distil(TrainingStep):
+    """`layer_map` pairs original layer numbers [student, teacher]; by default each layer the student still has learns
+    from the teacher's layer of the same original number."""
+
+    uses_teacher: ClassVar[bool] = True
+
+    temperature: float = Field(default=2.0, gt=0)
+    alpha: float = Field(default=0.9, ge=0, le=1)
+    hidden: float = Field(default=0.0, ge=0)
+    layer_map: list[list[int]] | None = None
+
+    def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
+        """Facts: as finetune."""
+        from compress.losses.distil import DistilLoss
+
+        if ctx.teacher is None:
+            raise InputError("distil needs a teacher; it can stand in variants only")
+        module = open_for_training(source, ctx.data, ctx.seed)
+        loss = DistilLoss(
+            self.temperature, self.alpha, ctx.data.task, ctx.teacher_logits(), *self._hidden(source, module, ctx)
+        )
+        return train_and_save(self, source, module, loss, out, ctx)
+
+    def tiny(self) -> Self:
+        """One short epoch; an explicit layer map cannot fit two layers."""
+        return super().tiny().model_copy(update={"layer_map": None})
+
+    def _hidden(self, source: Artifact, student: nn.Module, ctx: Context) -> tuple[Any, ...]:
+        if not self.hidden or ctx.teacher is None:
+            return ()
+        from assay.core.edits import layout_of
+        from assay.core.load import load_module
+        from compress.losses.hidden import HiddenLoss
+
+        _refuse_other_tokens(source, ctx)
+        teacher = load_module(ctx.teacher, attn_implementation="sdpa")
+        places = [
+            {layer.index: position + 1 for position, layer in enumerate(layout_of(model.config, model.edits).layers)}
+            for model in (source, ctx.teacher)
+        ]
+        wanted = self.layer_map or [[layer, layer] for layer in places[0] if layer in places[1]]
+        try:
+            pairs = [(places[0][s], places[1][t]) for s, t in wanted]
+        except KeyError as missing:
+            raise InputError(
+                f"distil.layer_map: layer {missing} is not there; student {[*places[0]]}, teacher {[*places[1]]}"
+            ) from None
+        return teacher, HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size), self.hidden
+
+
+def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:
+    from assay.core.load import load_tokenizer
+
+    assert ctx.teacher is not None
+    if load_tokenizer(source).get_vocab() != load_tokenizer(ctx.teacher).get_vocab():
+        raise InputError("distil.hidden: student and teacher have different vocabularies; set hidden: 0")

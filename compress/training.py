@@ -1,0 +1,84 @@
+"""What every training step shares: settings of the schedule, opening the source, saving the result.
+
+Precision: `auto` trains in bfloat16 autocast only where the CPU multiplies bfloat16 in hardware (AMX or AVX512-BF16);
+elsewhere it is emulated and about fifteen times slower than float32.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field
+
+from assay.core.artifact import Artifact
+from compress.step import Context, Step
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from assay.core.data import JobData
+    from assay.core.train import Loss, Schedule
+
+
+class TrainingStep(Step, ABC):
+    """`epochs` may be a fraction of the training rows. `learning_rate` is the peak: it rises over `warmup` (share of
+    all steps) and falls linearly to zero."""
+
+    epochs: float = Field(default=2.0, gt=0)
+    learning_rate: float = Field(default=8e-5, gt=0)
+    batch_size: int = Field(default=32, ge=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+
+    def schedule(self) -> Schedule:
+        """The schedule on this machine."""
+        from assay.core.train import Schedule
+
+        return Schedule(
+            self.epochs, self.learning_rate, self.batch_size, self.weight_decay, self.warmup, autocast=self.autocast()
+        )
+
+    def autocast(self) -> bool:
+        """Whether matrix products run in bfloat16 here."""
+        from assay.core.machine import describe_machine
+
+        flags = describe_machine()["flags"]
+        hardware = bool(flags.get("amx_bf16") or flags.get("avx512_bf16"))
+        return hardware if self.precision == "auto" else self.precision == "bf16"
+
+    def tiny(self) -> Self:
+        """One short epoch."""
+        return self.model_copy(update={"epochs": min(self.epochs, 1.0), "batch_size": 8})
+
+
+def open_for_training(source: Artifact, data: JobData, seed: int, attention: str = "sdpa") -> nn.Module:
+    """The module of a finished folder, or of a pretrained source with a fresh head for the job's classes."""
+    from assay.core.load import load_module, load_source
+    from assay.core.manifest import Manifest
+
+    if Manifest.read(source.path) is None:
+        return load_source(source, data.labels, seed)
+    return load_module(source, attn_implementation=attention)
+
+
+def train_and_save(
+    step: TrainingStep, source: Artifact, module: nn.Module, loss: Loss, out: Path, ctx: Context
+) -> dict[str, Any]:
+    """Train on the job's training rows, save under `out`, return facts with the accuracy on the validation rows."""
+    from assay.core.load import load_tokenizer, save_module
+    from assay.core.predict import Encoder
+    from assay.core.train import train
+
+    tokenizer = load_tokenizer(source)
+    encoder = Encoder(tokenizer, ctx.data.max_length)
+    schedule = step.schedule()
+    history = train(
+        module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
+        schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log,
+    )  # fmt: skip
+    save_module(module, out, tokenizer)
+    return {"edits": source.edits, "precision": "bf16" if schedule.autocast else "fp32", **asdict(history)}

@@ -1,0 +1,53 @@
+"""Hidden states of many texts, reduced to one vector a text and layer while they stream by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.core.errors import AssayError
+
+if TYPE_CHECKING:
+    import torch
+
+    from assay.core.predict import WhiteBox
+
+Pool = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+
+
+def pool_mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """[batch, tokens, width], [batch, tokens] -> [batch, width]: mean over real tokens, zero where a text has none."""
+    real = mask[:, :, None]
+    return hidden.masked_fill(~real, 0).sum(1) / real.sum(1).clamp(min=1)
+
+
+def pool_first(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """[batch, tokens, width], [batch, tokens] -> [batch, width]: state of the first real token, on any padding side."""
+    first = mask.int().argmax(1)
+    return hidden[range(len(hidden)), first]
+
+
+POOLINGS: dict[str, Pool] = {"mean": pool_mean, "first": pool_first}
+
+
+def pooled_states(model: WhiteBox, texts: Sequence[str], poolings: Sequence[str]) -> dict[str, list[np.ndarray]]:
+    """For each pooling, one float32 [texts, width] a layer, embedding output first, from one pass over the texts."""
+    found: dict[str, list[np.ndarray]] = {}
+    for batch in model.states(texts):
+        _check_depth(model, len(batch.hidden))
+        for name in poolings:
+            pooled = [POOLINGS[name](state, batch.mask).float().numpy() for state in batch.hidden]
+            if name not in found:
+                found[name] = [np.zeros((len(texts), state.shape[1]), np.float32) for state in pooled]
+            for layer, vectors in zip(found[name], pooled, strict=True):
+                layer[batch.rows] = vectors
+    return found
+
+
+def _check_depth(model: WhiteBox, found: int) -> None:
+    expected = len(model.layers) + 1
+    if found != expected:
+        where = "the embedding output and each layer"
+        raise AssayError(f"{model.artifact.path}: {found} hidden states, expected {expected}: {where}")

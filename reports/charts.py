@@ -1,0 +1,248 @@
+"""Charts as inline SVG: a trade-off scatter, lines over layers or steps, and a map of heads.
+
+Nothing is told by colour alone: points have shapes and labels, lines have dashes and marks, cells have crosses, and every
+cell and point has its figures as a tooltip. The page gives each chart its table beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from reports.svg import (
+    Box,
+    Scale,
+    element,
+    figure,
+    label,
+    line,
+    linear_scale,
+    log_scale,
+    marker,
+    place,
+    polyline,
+    shorten,
+    text_width,
+)
+
+SHAPES = ("circle", "square", "triangle", "diamond")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Size of a chart and of the margins around its plot, in pixels."""
+
+    width: float
+    height: float
+    left: float = 58
+    right: float = 18
+    top: float = 16
+    bottom: float = 46
+
+    @property
+    def box(self) -> Box:
+        """The plot itself."""
+        return self.left, self.top, self.width - self.right, self.height - self.bottom
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model in a trade-off: `low` and `high` bound `y`; `kind` is "variant", "torch" or "onnx" (the baselines)."""
+
+    name: str
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    kind: str = "variant"
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line. `points` are x, y; `bounds` are low, high of each point or empty; `look` picks dash and mark."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    bounds: Sequence[tuple[float | None, float | None]] = field(default=())
+    look: int = 0
+
+
+def scatter(points: Sequence[Point], x_name: str, y_name: str, title: str) -> Markup:
+    """Cost on a logarithmic x axis against quality with its interval; the Pareto front is drawn as a line."""
+    frame = Frame(760, 400)
+    left, top, right, bottom = frame.box
+    x = log_scale([point.x for point in points], left, right)
+    y = linear_scale([v for point in points for v in (point.y, point.low, point.high) if v is not None], bottom, top)
+    front = sorted((point for point in points if point.best), key=lambda point: point.x)
+    parts = [_axes(frame, x, y, x_name, y_name), polyline([(x(p.x), y(p.y)) for p in front], "front")]
+    parts += [_point(point, x(point.x), y, x_name, y_name) for point in points]
+    parts += _point_labels(points, x, y, frame.box)
+    return figure(title, _told(points, x_name, y_name), frame.width, frame.height, *parts)
+
+
+def lines(
+    series: Sequence[Series],
+    x_name: str,
+    y_name: str,
+    title: str,
+    levels: Mapping[str, float] | None = None,
+    y_range: tuple[float, float] | None = None,
+    x_range: tuple[float, float] | None = None,
+    frame: Frame | None = None,
+) -> Markup:
+    """Curves with their intervals, named at their ends, and horizontal reference `levels`."""
+    levels = levels or {}
+    names = [*(one.name for one in series), *levels]
+    frame = frame or Frame(430, 260)
+    frame = Frame(frame.width, frame.height, right=12 + max(text_width(shorten(name, 18), 11) for name in names))
+    left, top, right, bottom = frame.box
+    xs = [x for one in series for x, _ in one.points]
+    x = Scale(*(x_range or _wide(min(xs), max(xs))), left, right)
+    y = linear_scale(y_range or y_values(series, levels), bottom, top)
+    parts = [_axes(frame, x, y, x_name, y_name)]
+    parts += [line(left, y(value), right, y(value), "level") for value in levels.values()]
+    parts += [_curve(one, x, y) for one in series]
+    parts += _end_labels(series, levels, y, right)
+    return figure(title, _told_lines(series, levels, x_name), frame.width, frame.height, *parts)
+
+
+def y_values(series: Sequence[Series], levels: Mapping[str, float]) -> tuple[float, float]:
+    """The lowest and highest value that a chart of these must hold, intervals included."""
+    bounds = [v for one in series for pair in one.bounds for v in pair if v is not None]
+    values = [*(y for one in series for _, y in one.points), *bounds, *levels.values()]
+    return min(values), max(values)
+
+
+def heat_map(
+    values: Mapping[tuple[int, int], float],
+    title: str,
+    figure_name: str,
+    removed: Collection[tuple[int, int]] = (),
+) -> Markup:
+    """Original layers as rows, original heads as columns; darker is more. Removed heads are crossed out."""
+    cells = {*values, *removed}
+    layers, heads = sorted({layer for layer, _ in cells}), range(max(head for _, head in cells) + 1)
+    size, left, top = min(44, max(18, 640 / len(heads))), 62, 26
+    span = (min(values.values()), max(values.values())) if values else (0.0, 0.0)
+    parts = [label(left - 10, top + (row + 0.62) * size, f"layer {n}", "tick", "end") for row, n in enumerate(layers)]
+    parts += [label(left + (head + 0.5) * size, top - 9, str(head), "tick", "middle") for head in heads]
+    for layer, head in sorted(cells):
+        place_at = left + head * size, top + layers.index(layer) * size
+        parts.append(_cell((layer, head), values.get((layer, head)), span, place_at, size, (layer, head) in removed, figure_name))
+    text = f"{figure_name} of {len(values)} heads from {_number(span[0])} to {_number(span[1])}"
+    crossed = f"; {len(removed)} removed heads are crossed out" if removed else ""
+    return figure(title, text + crossed + ".", left + len(heads) * size + 2, top + len(layers) * size + 2, *parts)
+
+
+def _axes(frame: Frame, x: Scale, y: Scale, x_name: str, y_name: str) -> Markup:
+    left, top, right, bottom = frame.box
+    parts = [line(left, y(tick), right, y(tick), "grid") for tick in y.ticks()]
+    parts += [label(left - 8, y(tick) + 4, _number(tick), "tick", "end") for tick in y.ticks()]
+    parts += [line(x(tick), bottom, x(tick), bottom + 4, "axis") for tick in x.ticks()]
+    parts += [label(x(tick), bottom + 18, _number(tick), "tick", "middle") for tick in x.ticks()]
+    parts += [line(left, bottom, right, bottom, "axis")]
+    parts += [label((left + right) / 2, frame.height - 6, x_name, "name", "middle")]
+    turned = f"translate(13 {(top + bottom) / 2:.0f}) rotate(-90)"
+    return Markup("").join([*parts, element("text", y_name, class_="name", text_anchor="middle", transform=turned)])
+
+
+def _point(point: Point, x: float, y: Scale, x_name: str, y_name: str) -> Markup:
+    shape = {"torch": "square", "onnx": "diamond"}.get(point.kind, "circle")
+    look = "base" if point.kind != "variant" else "on-front" if point.best else "off-front"
+    bounds = f" ({_number(point.low)} to {_number(point.high)})" if point.low is not None and point.high is not None else ""
+    tip = f"{point.name}: {x_name} {_number(point.x)}, {y_name} {_number(point.y)}{bounds}"
+    whisker = _whisker(x, y, point.low, point.high, 4)
+    return element("g", element("title", tip), whisker, marker(shape, x, y(point.y), f"point {look}"))
+
+
+def _whisker(x: float, y: Scale, low: float | None, high: float | None, arm: float) -> Markup:
+    if low is None or high is None:
+        return Markup("")
+    ends = [line(x - arm, y(value), x + arm, y(value), "whisker") for value in (low, high)]
+    return Markup("").join([line(x, y(low), x, y(high), "whisker"), *ends])
+
+
+def _point_labels(points: Sequence[Point], x: Scale, y: Scale, within: Box) -> list[Markup]:
+    texts = [shorten(point.name) for point in points]
+    at = [(x(point.x), y(point.y)) for point in points]
+    marks = [(px - 7, py - 7, px + 7, py + 7) for px, py in at]
+    spans = [(point.low, point.high, x(point.x)) for point in points]
+    whiskers = [(px - 2, y(high), px + 2, y(low)) for low, high, px in spans if low is not None and high is not None]
+    boxes = place(texts, at, [*marks, *whiskers], within)
+    return [label(box[0], box[3] - 4, text, "point-name") for box, text in zip(boxes, texts, strict=True)]
+
+
+def _curve(one: Series, x: Scale, y: Scale) -> Markup:
+    at = [(x(a), y(b)) for a, b in one.points]
+    whiskers = [_whisker(px, y, *pair, 3) for (px, _), pair in zip(at, one.bounds, strict=False)]
+    marks = [marker(SHAPES[one.look % 4], px, py, f"mark look-{one.look % 4}", 3) for px, py in at] if len(at) <= 40 else []
+    return Markup("").join([*whiskers, polyline(at, f"line look-{one.look % 4}"), *marks])
+
+
+def _end_labels(series: Sequence[Series], levels: Mapping[str, float], y: Scale, right: float) -> list[Markup]:
+    ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % 4}") for one in series if one.points]
+    ends += [(y(value), name, "end level-name") for name, value in levels.items()]
+    ends.sort()
+    heights = _spread([height for height, _, _ in ends], 14)
+    return [
+        label(right + 7, height + 4, shorten(name, 18), look)
+        for height, (_, name, look) in zip(heights, ends, strict=True)
+    ]
+
+
+def _spread(heights: Sequence[float], least: float) -> list[float]:
+    """Sorted positions pushed apart to at least `least` pixels, moving each as little as a forward pass allows."""
+    spread: list[float] = []
+    for height in heights:
+        spread.append(max(height, spread[-1] + least) if spread else height)
+    return spread
+
+
+def _cell(
+    at: tuple[int, int],
+    value: float | None,
+    span: tuple[float, float],
+    corner: tuple[float, float],
+    size: float,
+    removed: bool,
+    name: str,
+) -> Markup:
+    (left, top), inner = corner, size - 2
+    share = 0.0 if value is None else (value - span[0]) / ((span[1] - span[0]) or 1)
+    told = f"layer {at[0]}, head {at[1]}: " + (f"{name} {_number(value)}" if value is not None else "no figure")
+    parts = [element("title", told + (", removed" if removed else ""))]
+    parts += [element("rect", x=left, y=top, width=inner, height=inner, rx=3, class_="cell-ground")]
+    shade = 0.06 + 0.94 * share
+    parts += [element("rect", x=left, y=top, width=inner, height=inner, rx=3, class_="cell", fill_opacity=shade)]
+    if value is not None and size >= 34:
+        dark = " on-dark" if shade > 0.72 else ""
+        parts += [label(left + inner / 2, top + inner / 2 + 4, _cell_number(value), f"cell-value{dark}", "middle")]
+    if removed:
+        corners = [(left + 3, top + 3, left + inner - 3, top + inner - 3), (left + 3, top + inner - 3, left + inner - 3, top + 3)]
+        parts += [line(*ends, "cross") for ends in corners]
+    return element("g", *parts)
+
+
+def _cell_number(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if abs(value) < 10 else f"{value:.0f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{round(value, 10):.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def _wide(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _told(points: Sequence[Point], x_name: str, y_name: str) -> str:
+    each = [f"{point.name} {_number(point.x)}, {_number(point.y)}" for point in points]
+    return f"{x_name}, {y_name} of each model: {'; '.join(each)}."
+
+
+def _told_lines(series: Sequence[Series], levels: Mapping[str, float], x_name: str) -> str:
+    each = [f"{one.name} from {_number(one.points[0][1])} to {_number(one.points[-1][1])}" for one in series if one.points]
+    return f"Along {x_name}: {'; '.join([*each, *(f'{name} at {_number(value)}' for name, value in levels.items())])}."

@@ -1,0 +1,104 @@
+"""Small predictors whose right answers are known, and the context in which probes meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from assay.core.artifact import Artifact
+from assay.core.data import JobData, Split
+from assay.core.predict import Predictor, StateBatch
+from probe.probe import ProbeContext
+
+ARTIFACT = Artifact(Path("store/fake-1234"), "1234", "torch", "text-classification", "bert")
+
+
+class Classifier:
+    """A predictor that gives what `answer` says for each text, and counts the texts it was asked about."""
+
+    artifact = ARTIFACT
+
+    def __init__(self, answer: Callable[[str], list[float]]) -> None:
+        self.answer, self.asked = answer, 0
+
+    def logits(self, texts: Sequence[str], batch_size: int = 32, pad_to: int | None = None) -> np.ndarray:
+        self.asked += len(texts)
+        return np.array([self.answer(text) for text in texts], dtype=np.float32)
+
+
+class Reader:
+    """A white box whose states and attentions are planted: `vector(text)` is the state of every token of a text in
+    each layer, `attend(tokens)` one [heads, tokens, tokens] a layer. A text has a token a word and two separators.
+
+    Batches are in the given order, padded by `padding` tokens more than needed; padding holds NaN, so that a
+    statistic that touches it shows."""
+
+    artifact = ARTIFACT
+
+    def __init__(
+        self,
+        vector: Callable[[str], list[list[float]]] = lambda text: [[0.0]],
+        attend: Callable[[int], list[torch.Tensor]] | None = None,
+        layers: tuple[int, ...] = (),
+        heads: tuple[tuple[int, ...], ...] = (),
+        padding: int = 0,
+        left: bool = False,
+    ) -> None:
+        self.vector, self.attend, self.layers, self.heads = vector, attend, layers, heads
+        self.padding, self.left = padding, left
+
+    def logits(self, texts: Sequence[str], batch_size: int = 32, pad_to: int | None = None) -> np.ndarray:
+        return np.zeros((len(texts), 2), dtype=np.float32)
+
+    def states(self, texts: Sequence[str], batch_size: int = 32, attentions: bool = False) -> Iterator[StateBatch]:
+        for start in range(0, len(texts), batch_size):
+            yield self._batch(list(range(start, min(start + batch_size, len(texts)))), texts, attentions)
+
+    def _batch(self, rows: list[int], texts: Sequence[str], attentions: bool) -> StateBatch:
+        lengths = [len(texts[row].split()) + 2 for row in rows]
+        width = max(lengths) + self.padding
+        spots = [slice(width - n, width) if self.left else slice(0, n) for n in lengths]
+        mask = torch.zeros(len(rows), width, dtype=torch.bool)
+        special = torch.zeros(len(rows), width, dtype=torch.bool)
+        for row, spot in enumerate(spots):
+            mask[row, spot] = True
+            special[row, [spot.start, spot.stop - 1]] = True
+        hidden = self._hidden([texts[row] for row in rows], spots, width)
+        weights = self._attentions(lengths, spots, width) if attentions and self.attend else []
+        return StateBatch(rows, mask.long(), mask, special, hidden, weights, torch.zeros(len(rows), 2))
+
+    def _hidden(self, texts: list[str], spots: list[slice], width: int) -> list[torch.Tensor]:
+        vectors = torch.tensor([self.vector(text) for text in texts])  # [batch, layers, width]
+        hidden = [torch.full((len(texts), width, vectors.shape[2]), torch.nan) for _ in range(vectors.shape[1])]
+        for layer, state in enumerate(hidden):
+            for row, spot in enumerate(spots):
+                state[row, spot] = vectors[row, layer]
+        return hidden
+
+    def _attentions(self, lengths: list[int], spots: list[slice], width: int) -> list[torch.Tensor]:
+        assert self.attend is not None
+        planted = [self.attend(n) for n in lengths]
+        weights = [torch.full((len(lengths), len(layer), width, width), torch.nan) for layer in planted[0]]
+        for row, (spot, layers) in enumerate(zip(spots, planted, strict=True)):
+            for layer, pattern in enumerate(layers):
+                weights[layer][row, :, spot] = 0
+                weights[layer][row, :, spot, spot] = pattern
+        return weights
+
+
+def split(texts: list[str], labels: Sequence[float] | None = None) -> Split:
+    return Split(texts, np.array([0] * len(texts) if labels is None else labels), list(range(1, len(texts) + 1)))
+
+
+def context(
+    test: Split,
+    train: Split | None = None,
+    teacher: Predictor | None = None,
+    task: str = "text-classification",
+    labels: tuple[str, ...] = ("neg", "pos"),
+) -> ProbeContext:
+    data = JobData(train or test, test, test, labels, task, "fingerprint")
+    return ProbeContext(13, data, teacher or Classifier(lambda text: [1.0, 0.0]), log=lambda line: None)
