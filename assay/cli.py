@@ -41,7 +41,7 @@ def run(
     if tiny:
         job = shrink(job)
     folder = out or Path("runs") / (f"{job.name}-tiny" if tiny else job.name)
-    _quiet_libraries()
+    _quiet_libraries(online=any(address.startswith("hf:") for address in job.addresses))
     from assay.run.job import run_job
 
     outcome = run_job(job, folder, only, tiny)
@@ -157,16 +157,19 @@ def _print_table(run: Path) -> None:
         Console(width=160).print(table(collect(run)))
 
 
-def _quiet_libraries() -> None:
-    """Our display says what is going on; warnings of the libraries' internals would tear it."""
+def _quiet_libraries(online: bool) -> None:
+    """Our display says what is going on; warnings of the libraries' internals would tear it. No library reaches for the
+    network unless the config names a hub address."""
     import logging
     import os
     import warnings
 
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if not online:
+        os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.filterwarnings("ignore", category=FutureWarning)
-    for name in ("transformers", "optimum", "torch.onnx", "onnxruntime"):
+    logging.getLogger().setLevel(logging.ERROR)  # onnxruntime's quantizer warns on the root logger
+    for name in ("transformers", "optimum"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

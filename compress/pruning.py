@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,6 +16,27 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.core.edits import Edit
+
+Unit = Literal["heads", "neurons"]
+
+
+def score_units(unit: Unit, module: nn.Module, source: Artifact, ctx: Context, rows: int) -> list[Tensor]:
+    """Gradient importance of the heads or neurons present, one tensor a present layer, unit L2 norm each.
+
+    Heads are checked first: switching off a layer's heads must change the logits, or the scores would mean nothing."""
+    from assay.core.anatomy import family_of
+    from assay.core.edits import layout_of
+    from assay.core.masks import check_masking, mask_heads, mask_neurons
+    from compress.scoring import sensitivity, unit_norm
+
+    family = family_of(source.family)
+    layers = layout_of(source.config, source.edits).layers
+    sizes = [len(layer.heads if unit == "heads" else layer.neurons) for layer in layers]
+    batches = list(scoring_batches(source, ctx, rows, batch_size=32))
+    if unit == "heads":
+        check_masking(module, family, {name: value for name, value in batches[0].items() if name != "labels"})
+    mask = mask_heads if unit == "heads" else mask_neurons
+    return unit_norm(sensitivity(module, batches, sizes, partial(mask, family=family), ctx.data.task))
 
 
 def scoring_batches(source: Artifact, ctx: Context, rows: int, batch_size: int) -> Iterator[dict[str, Tensor]]:

@@ -7,15 +7,20 @@ gives every row's gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from compress.losses.task import task_loss
 
-Masker = Callable[[nn.Module, list[Tensor]], AbstractContextManager[None]]
+
+class Masker(Protocol):
+    """Multiplies the outputs of a model's units while the context lasts."""
+
+    def __call__(self, model: nn.Module, *, masks: list[Tensor]) -> AbstractContextManager[None]: ...
 
 
 def sensitivity(
@@ -23,7 +28,7 @@ def sensitivity(
 ) -> list[Tensor]:
     """Importance of each unit: one [size] tensor >= 0 a layer, `sizes` units each.
 
-    `masker(model, masks)` multiplies unit outputs by masks [batch, size], one a layer. `batches` hold the inputs and
+    `masker` multiplies unit outputs by masks [batch, size], one a layer. `batches` hold the inputs and
     `labels`. More rows lower the noise; 256 are usually enough."""
     totals = [torch.zeros(size) for size in sizes]
     rows = 0
@@ -32,7 +37,7 @@ def sensitivity(
         labels = batch["labels"]
         inputs = {name: value for name, value in batch.items() if name != "labels"}
         masks = [torch.ones(len(labels), size, requires_grad=True) for size in sizes]
-        with masker(model, masks), torch.enable_grad():
+        with masker(model, masks=masks), torch.enable_grad():
             loss = task_loss(model(**inputs).logits, labels, task) * len(labels)  # sum over rows
         gradients = torch.autograd.grad(loss, masks)
         totals = [total + gradient.abs().sum(0) for total, gradient in zip(totals, gradients, strict=True)]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from assay.core.data import JobData
     from assay.core.train import Loss, Schedule
 
+ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slower one on a CPU
+
 
 class TrainingStep(Step, ABC):
     """`epochs` may be a fraction of the training rows. `learning_rate` is the peak: it rises over `warmup` (share of
@@ -55,14 +57,14 @@ class TrainingStep(Step, ABC):
         return self.model_copy(update={"epochs": min(self.epochs, 1.0), "batch_size": 8})
 
 
-def open_for_training(source: Artifact, data: JobData, seed: int, attention: str = "sdpa") -> nn.Module:
+def open_for_training(source: Artifact, data: JobData, seed: int) -> nn.Module:
     """The module of a finished folder, or of a pretrained source with a fresh head for the job's classes."""
     from assay.core.load import load_module, load_source
     from assay.core.manifest import Manifest
 
     if Manifest.read(source.path) is None:
-        return load_source(source, data.labels, seed)
-    return load_module(source, attn_implementation=attention)
+        return load_source(source, data.labels, seed, ATTENTION)
+    return load_module(source, ATTENTION)
 
 
 def train_and_save(

@@ -56,7 +56,7 @@ class Task:
         """Why no probe can be trained, or None."""
         n_train, n_test = len(self.train.labels), len(self.test.labels)
         if n_train < MIN_TRAIN or n_test < MIN_TEST:
-            return f"not trainable: {n_train} train and {n_test} test rows, needs {MIN_TRAIN} and {MIN_TEST}"
+            return f"not trainable: {n_train} train and {n_test} test rows fit, needs {MIN_TRAIN} and {MIN_TEST}"
         if len(np.unique(self.train.labels)) < 2:
             return f"not trainable: all {n_train} train rows are of one class"
         return None

@@ -1,12 +1,12 @@
-"""Charts as inline SVG: a trade-off scatter, lines over layers or steps, and a map of heads.
+"""Charts as inline SVG: a trade-off scatter, and lines over layers or training steps.
 
-Nothing is told by colour alone: points have shapes and labels, lines have dashes and marks, cells have crosses, and every
-cell and point has its figures as a tooltip. The page gives each chart its table beside it.
+Nothing is told by colour alone: points have shapes and labels, lines have dashes and marks, and every point of the
+scatter has its figures as a tooltip. The page gives each chart its table beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -21,6 +21,7 @@ from reports.svg import (
     linear_scale,
     log_scale,
     marker,
+    number,
     place,
     polyline,
     shorten,
@@ -72,14 +73,14 @@ class Series:
 
 def scatter(points: Sequence[Point], x_name: str, y_name: str, title: str) -> Markup:
     """Cost on a logarithmic x axis against quality with its interval; the Pareto front is drawn as a line."""
-    frame = Frame(760, 400)
+    frame = Frame(760, 400, right=104)
     left, top, right, bottom = frame.box
     x = log_scale([point.x for point in points], left, right)
     y = linear_scale([v for point in points for v in (point.y, point.low, point.high) if v is not None], bottom, top)
     front = sorted((point for point in points if point.best), key=lambda point: point.x)
     parts = [_axes(frame, x, y, x_name, y_name), polyline([(x(p.x), y(p.y)) for p in front], "front")]
+    parts += _point_labels(points, x, y, (left, top, frame.width - 4, bottom))
     parts += [_point(point, x(point.x), y, x_name, y_name) for point in points]
-    parts += _point_labels(points, x, y, frame.box)
     return figure(title, _told(points, x_name, y_name), frame.width, frame.height, *parts)
 
 
@@ -100,12 +101,12 @@ def lines(
     frame = Frame(frame.width, frame.height, right=12 + max(text_width(shorten(name, 18), 11) for name in names))
     left, top, right, bottom = frame.box
     xs = [x for one in series for x, _ in one.points]
-    x = Scale(*(x_range or _wide(min(xs), max(xs))), left, right)
+    x = Scale(*(x_range or _wide(min(xs), max(xs))), left, right, whole=True)
     y = linear_scale(y_range or y_values(series, levels), bottom, top)
     parts = [_axes(frame, x, y, x_name, y_name)]
     parts += [line(left, y(value), right, y(value), "level") for value in levels.values()]
     parts += [_curve(one, x, y) for one in series]
-    parts += _end_labels(series, levels, y, right)
+    parts += _end_labels(series, levels, y, right, bottom)
     return figure(title, _told_lines(series, levels, x_name), frame.width, frame.height, *parts)
 
 
@@ -116,33 +117,12 @@ def y_values(series: Sequence[Series], levels: Mapping[str, float]) -> tuple[flo
     return min(values), max(values)
 
 
-def heat_map(
-    values: Mapping[tuple[int, int], float],
-    title: str,
-    figure_name: str,
-    removed: Collection[tuple[int, int]] = (),
-) -> Markup:
-    """Original layers as rows, original heads as columns; darker is more. Removed heads are crossed out."""
-    cells = {*values, *removed}
-    layers, heads = sorted({layer for layer, _ in cells}), range(max(head for _, head in cells) + 1)
-    size, left, top = min(44, max(18, 640 / len(heads))), 62, 26
-    span = (min(values.values()), max(values.values())) if values else (0.0, 0.0)
-    parts = [label(left - 10, top + (row + 0.62) * size, f"layer {n}", "tick", "end") for row, n in enumerate(layers)]
-    parts += [label(left + (head + 0.5) * size, top - 9, str(head), "tick", "middle") for head in heads]
-    for layer, head in sorted(cells):
-        place_at = left + head * size, top + layers.index(layer) * size
-        parts.append(_cell((layer, head), values.get((layer, head)), span, place_at, size, (layer, head) in removed, figure_name))
-    text = f"{figure_name} of {len(values)} heads from {_number(span[0])} to {_number(span[1])}"
-    crossed = f"; {len(removed)} removed heads are crossed out" if removed else ""
-    return figure(title, text + crossed + ".", left + len(heads) * size + 2, top + len(layers) * size + 2, *parts)
-
-
 def _axes(frame: Frame, x: Scale, y: Scale, x_name: str, y_name: str) -> Markup:
     left, top, right, bottom = frame.box
     parts = [line(left, y(tick), right, y(tick), "grid") for tick in y.ticks()]
-    parts += [label(left - 8, y(tick) + 4, _number(tick), "tick", "end") for tick in y.ticks()]
+    parts += [label(left - 8, y(tick) + 4, number(tick), "tick", "end") for tick in y.ticks()]
     parts += [line(x(tick), bottom, x(tick), bottom + 4, "axis") for tick in x.ticks()]
-    parts += [label(x(tick), bottom + 18, _number(tick), "tick", "middle") for tick in x.ticks()]
+    parts += [label(x(tick), bottom + 18, number(tick), "tick", "middle") for tick in x.ticks()]
     parts += [line(left, bottom, right, bottom, "axis")]
     parts += [label((left + right) / 2, frame.height - 6, x_name, "name", "middle")]
     turned = f"translate(13 {(top + bottom) / 2:.0f}) rotate(-90)"
@@ -152,17 +132,20 @@ def _axes(frame: Frame, x: Scale, y: Scale, x_name: str, y_name: str) -> Markup:
 def _point(point: Point, x: float, y: Scale, x_name: str, y_name: str) -> Markup:
     shape = {"torch": "square", "onnx": "diamond"}.get(point.kind, "circle")
     look = "base" if point.kind != "variant" else "on-front" if point.best else "off-front"
-    bounds = f" ({_number(point.low)} to {_number(point.high)})" if point.low is not None and point.high is not None else ""
-    tip = f"{point.name}: {x_name} {_number(point.x)}, {y_name} {_number(point.y)}{bounds}"
+    bounds = (
+        f" ({number(point.low)} to {number(point.high)})" if point.low is not None and point.high is not None else ""
+    )
+    tip = f"{point.name}: {x_name} {number(point.x)}, {y_name} {number(point.y)}{bounds}"
     whisker = _whisker(x, y, point.low, point.high, 4)
     return element("g", element("title", tip), whisker, marker(shape, x, y(point.y), f"point {look}"))
 
 
-def _whisker(x: float, y: Scale, low: float | None, high: float | None, arm: float) -> Markup:
+def _whisker(x: float, y: Scale, low: float | None, high: float | None, arm: int) -> Markup:
     if low is None or high is None:
         return Markup("")
-    ends = [line(x - arm, y(value), x + arm, y(value), "whisker") for value in (low, high)]
-    return Markup("").join([line(x, y(low), x, y(high), "whisker"), *ends])
+    start = x - arm
+    path = f"M{start:.1f} {y(high):.1f}h{2 * arm}m{-arm} 0V{y(low):.1f}m{-arm} 0h{2 * arm}"
+    return element("path", d=path, class_="whisker")
 
 
 def _point_labels(points: Sequence[Point], x: Scale, y: Scale, within: Box) -> list[Markup]:
@@ -172,66 +155,45 @@ def _point_labels(points: Sequence[Point], x: Scale, y: Scale, within: Box) -> l
     spans = [(point.low, point.high, x(point.x)) for point in points]
     whiskers = [(px - 2, y(high), px + 2, y(low)) for low, high, px in spans if low is not None and high is not None]
     boxes = place(texts, at, [*marks, *whiskers], within)
-    return [label(box[0], box[3] - 4, text, "point-name") for box, text in zip(boxes, texts, strict=True)]
+    leaders = [line(*point, *_nearest(box, point), "leader") for box, point in zip(boxes, at, strict=True)]
+    return leaders + [label(box[0], box[3] - 4, text, "point-name") for box, text in zip(boxes, texts, strict=True)]
+
+
+def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
+    """The place in the box closest to the point."""
+    return min(max(point[0], box[0]), box[2]), min(max(point[1], box[1]), box[3])
 
 
 def _curve(one: Series, x: Scale, y: Scale) -> Markup:
     at = [(x(a), y(b)) for a, b in one.points]
     whiskers = [_whisker(px, y, *pair, 3) for (px, _), pair in zip(at, one.bounds, strict=False)]
-    marks = [marker(SHAPES[one.look % 4], px, py, f"mark look-{one.look % 4}", 3) for px, py in at] if len(at) <= 40 else []
+    marks = (
+        [marker(SHAPES[one.look % 4], px, py, f"mark look-{one.look % 4}", 3) for px, py in at] if len(at) <= 40 else []
+    )
     return Markup("").join([*whiskers, polyline(at, f"line look-{one.look % 4}"), *marks])
 
 
-def _end_labels(series: Sequence[Series], levels: Mapping[str, float], y: Scale, right: float) -> list[Markup]:
+def _end_labels(
+    series: Sequence[Series], levels: Mapping[str, float], y: Scale, right: float, bottom: float
+) -> list[Markup]:
     ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % 4}") for one in series if one.points]
     ends += [(y(value), name, "end level-name") for name, value in levels.items()]
     ends.sort()
-    heights = _spread([height for height, _, _ in ends], 14)
+    heights = _spread([height for height, _, _ in ends], 14, bottom)
     return [
         label(right + 7, height + 4, shorten(name, 18), look)
         for height, (_, name, look) in zip(heights, ends, strict=True)
     ]
 
 
-def _spread(heights: Sequence[float], least: float) -> list[float]:
-    """Sorted positions pushed apart to at least `least` pixels, moving each as little as a forward pass allows."""
+def _spread(heights: Sequence[float], least: float, bottom: float) -> list[float]:
+    """Sorted positions pushed apart to at least `least` pixels, down first, and up again from `bottom`."""
     spread: list[float] = []
     for height in heights:
         spread.append(max(height, spread[-1] + least) if spread else height)
+    for at in range(len(spread) - 1, -1, -1):
+        spread[at] = min(spread[at], spread[at + 1] - least if at + 1 < len(spread) else bottom)
     return spread
-
-
-def _cell(
-    at: tuple[int, int],
-    value: float | None,
-    span: tuple[float, float],
-    corner: tuple[float, float],
-    size: float,
-    removed: bool,
-    name: str,
-) -> Markup:
-    (left, top), inner = corner, size - 2
-    share = 0.0 if value is None else (value - span[0]) / ((span[1] - span[0]) or 1)
-    told = f"layer {at[0]}, head {at[1]}: " + (f"{name} {_number(value)}" if value is not None else "no figure")
-    parts = [element("title", told + (", removed" if removed else ""))]
-    parts += [element("rect", x=left, y=top, width=inner, height=inner, rx=3, class_="cell-ground")]
-    shade = 0.06 + 0.94 * share
-    parts += [element("rect", x=left, y=top, width=inner, height=inner, rx=3, class_="cell", fill_opacity=shade)]
-    if value is not None and size >= 34:
-        dark = " on-dark" if shade > 0.72 else ""
-        parts += [label(left + inner / 2, top + inner / 2 + 4, _cell_number(value), f"cell-value{dark}", "middle")]
-    if removed:
-        corners = [(left + 3, top + 3, left + inner - 3, top + inner - 3), (left + 3, top + inner - 3, left + inner - 3, top + 3)]
-        parts += [line(*ends, "cross") for ends in corners]
-    return element("g", *parts)
-
-
-def _cell_number(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0") if abs(value) < 10 else f"{value:.0f}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{round(value, 10):.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:
@@ -239,10 +201,12 @@ def _wide(low: float, high: float) -> tuple[float, float]:
 
 
 def _told(points: Sequence[Point], x_name: str, y_name: str) -> str:
-    each = [f"{point.name} {_number(point.x)}, {_number(point.y)}" for point in points]
+    each = [f"{point.name} {number(point.x)}, {number(point.y)}" for point in points]
     return f"{x_name}, {y_name} of each model: {'; '.join(each)}."
 
 
 def _told_lines(series: Sequence[Series], levels: Mapping[str, float], x_name: str) -> str:
-    each = [f"{one.name} from {_number(one.points[0][1])} to {_number(one.points[-1][1])}" for one in series if one.points]
-    return f"Along {x_name}: {'; '.join([*each, *(f'{name} at {_number(value)}' for name, value in levels.items())])}."
+    each = [
+        f"{one.name} from {number(one.points[0][1])} to {number(one.points[-1][1])}" for one in series if one.points
+    ]
+    return f"Along {x_name}: {'; '.join([*each, *(f'{name} at {number(value)}' for name, value in levels.items())])}."

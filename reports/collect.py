@@ -1,7 +1,7 @@
 """Reads a run folder into frozen plain data.
 
-An unfinished or partly failed run reads as well as a whole one: variants that wait or failed keep their reason, and what
-is not measured yet is None or empty. Only a folder that is no run, or a file that is not what it says, is an error.
+An unfinished or partly failed run reads as well as a whole one: variants that wait or failed keep their reason, and
+what is not measured yet is None or empty. Only a folder that is no run, or a damaged file, is an error.
 """
 
 from __future__ import annotations
@@ -235,10 +235,8 @@ def _stale(evaluation: Json, data: Json) -> bool:
 
 def _probe(path: Path, variant: str) -> ProbeResult:
     data = read_json(path)
-    return _record(
-        ProbeResult, data, probe=path.stem, variant=variant, metrics=tuple(_metrics(data.get("metrics")))
-    )
+    return _record(ProbeResult, data, probe=path.stem, variant=variant, metrics=tuple(_metrics(data.get("metrics"))))
 
 
 def _metrics(items: Sequence[Json] | None) -> list[Metric]:
-    return [Metric(**{item.name: data.get(item.name) for item in fields(Metric)}) for data in items or ()]
+    return [Metric(**{item.name: data.get(item.name) for item in fields(Metric)}) for data in items or ()]  # type: ignore[arg-type]

@@ -107,7 +107,9 @@ def _caption(run: Run) -> str:
     if not known:
         return "The run has no fp32 baseline yet."
     against = " · ".join(base.words for base in known)
-    return f"Ratios against {against}. Intervals are 95 %. Kept: share of the teacher's {quality_name(run) or 'quality'}."
+    return (
+        f"Ratios against {against}. Intervals are 95 %. Kept: share of the teacher's {quality_name(run) or 'quality'}."
+    )
 
 
 def _plain(cell: str) -> str:

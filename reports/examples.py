@@ -57,7 +57,9 @@ def logits(frame: pd.DataFrame, suffix: str = "") -> np.ndarray:
     numbers = sorted(
         int(name.removeprefix("logit_").removesuffix(suffix))
         for name in frame.columns
-        if name.startswith("logit_") and name.endswith(suffix) and name.removeprefix("logit_").removesuffix(suffix).isdigit()
+        if name.startswith("logit_")
+        and name.endswith(suffix)
+        and name.removeprefix("logit_").removesuffix(suffix).isdigit()
     )
     return frame[[f"logit_{number}{suffix}" for number in numbers]].to_numpy(dtype=np.float64)
 
@@ -95,7 +97,7 @@ def _verdict(truth: str, before: str, after: str) -> str:
 
 def _names(run: Run, values: np.ndarray) -> str:
     if run.task == "multi-label-classification":
-        return ", ".join(_label(run, index) for index in np.flatnonzero(values > 0)) or "none"
+        return ", ".join(_label(run, index) for index in np.flatnonzero(values > 0).tolist()) or "none"
     return _label(run, int(values.argmax()))
 
 
@@ -104,7 +106,7 @@ def _answer(run: Run, values: np.ndarray) -> str:
         return units.significant(float(values[0]))
     shares = probabilities(run.task, values)
     if run.task == "multi-label-classification":
-        return ", ".join(f"{_label(run, i)} {shares[i]:.2f}" for i in np.flatnonzero(values > 0)) or "none"
+        return ", ".join(f"{_label(run, i)} {shares[i]:.2f}" for i in np.flatnonzero(values > 0).tolist()) or "none"
     return f"{_names(run, values)} {shares.max():.2f}"
 
 
@@ -112,7 +114,7 @@ def _truth(run: Run, label: object) -> str:
     if run.task == "text-regression":
         return units.significant(float(label))  # type: ignore[arg-type]
     if run.task == "multi-label-classification":
-        return ", ".join(_label(run, index) for index in np.flatnonzero(np.asarray(label))) or "none"
+        return ", ".join(_label(run, index) for index in np.flatnonzero(np.asarray(label)).tolist()) or "none"
     return _label(run, int(label)) if int(label) >= 0 else "hidden"  # type: ignore[call-overload]
 
 

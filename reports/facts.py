@@ -1,8 +1,7 @@
-"""What each step of a variant did, in words: its settings, the facts it recorded, its training curve, its removed heads."""
+"""What each step of a variant did, in words: its settings, recorded facts, training curve and removed heads."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +9,19 @@ from typing import Any
 from markupsafe import Markup
 
 from reports import units
-from reports.charts import Frame, Series, heat_map, lines
+from reports.charts import Frame, Series, lines
 from reports.collect import Run, StepRecord
+from reports.heat_map import heat_map
 
 Told = dict[str, str]
 LONGEST = 400
 CURVE_POINTS = 120
+MOST_OPS = 12
 
 
 @dataclass(frozen=True)
 class HeadMap:
-    """Importance of every head of the full model, as one step scored it; `names` are the variants that went through it."""
+    """Importance of every head of the full model, as one step scored it; `names` are the variants with that step."""
 
     names: tuple[str, ...]
     chart: Markup
@@ -41,7 +42,7 @@ def facts(step: StepRecord) -> Told:
         if name in _HIDDEN or value is None:
             continue
         known = _KNOWN.get((step.step, name)) or _KNOWN.get(("", name))
-        told |= known(value) if known and value else {units.title(name): plain(value)}
+        told |= known(value) if known else {units.title(name): plain(value)}
     return told
 
 
@@ -57,7 +58,9 @@ def curve_chart(step: StepRecord) -> Markup | None:
     points = curve(step)
     if len(points) < 2:
         return None
-    return lines([Series("loss", points)], "training step", "loss", f"Training loss of {step.step}", frame=Frame(430, 200))
+    return lines(
+        [Series("loss", points)], "training step", "loss", f"Training loss of {step.step}", frame=Frame(430, 200)
+    )
 
 
 def head_maps(run: Run) -> list[HeadMap]:
@@ -75,9 +78,17 @@ def plain(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):
-        return units.figure(value) if abs(value) >= 1e-3 or value == 0 else f"{value:g}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return units.count(value) if isinstance(value, int) else f"{value:.6g}"
+    text = str(value)
+    if isinstance(value, list | tuple):
+        text = f"[{', '.join(plain(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{name}: {_inner(item)}" for name, item in value.items())
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def _inner(value: Any) -> str:
+    return f"({plain(value)})" if isinstance(value, Mapping) else plain(value)
 
 
 def _head_map(names: list[str], step: StepRecord) -> HeadMap:
@@ -105,7 +116,7 @@ def _neurons(value: Mapping[str, int]) -> Told:
 def _parity(value: Mapping[str, Any]) -> Told:
     told: Told = {}
     if value.get("max_abs") is not None:
-        told["Largest difference of a logit from the source"] = _difference(value)
+        told["Largest difference of a logit"] = _difference(value)
     if value.get("flips") is not None:
         told["Answers changed"] = f"{value['flips']} of {value.get('rows', units.NOTHING)} rows"
     if value.get("shapes"):
@@ -115,7 +126,7 @@ def _parity(value: Mapping[str, Any]) -> Told:
 
 def _shape(shape: Iterable[int | None]) -> str:
     """Batch × tokens; a length that is not set is that of the rows themselves."""
-    return " × ".join("own length" if size is None else str(size) for size in shape)
+    return "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}".join("own length" if size is None else str(size) for size in shape)
 
 
 def _difference(value: Mapping[str, Any]) -> str:
@@ -126,7 +137,10 @@ def _difference(value: Mapping[str, Any]) -> str:
 
 def _ops(value: Mapping[str, int]) -> Told:
     most = sorted(value.items(), key=lambda item: (-item[1], item[0]))
-    return {"Operations of the graph": ", ".join(f"{name} {n}" for name, n in most)}
+    told = [f"{name}\N{NO-BREAK SPACE}{n}" for name, n in most[:MOST_OPS]]
+    rest = most[MOST_OPS:]
+    told += [f"{len(rest)} other kinds {sum(n for _, n in rest)}"] if rest else []
+    return {units.title("ops"): ", ".join(told)}
 
 
 _HIDDEN = ("scores", "curve", "edits", "present", "settings")

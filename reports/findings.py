@@ -12,11 +12,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.charts import Series, heat_map, lines, y_values
+from reports.charts import Series, lines, y_values
 from reports.collect import ProbeResult, Run, Variant
+from reports.heat_map import heat_map
 
-# Cells of one map; a larger model has evenly spaced layers shown, and the page says which.
-MOST_CELLS = 400
+# Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
+MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1600
 OWN_SECTION = ("linear", "attention", "typos", "fidelity")
 
 
@@ -41,8 +42,7 @@ class Curve:
     found: Found
     chart: Markup
     rows: tuple[Mapping[str, Any], ...]
-    n_train: int | None
-    n_test: int | None
+    task: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,10 @@ def linear_tasks(run: Run) -> dict[str, list[Curve]]:
 
 def attention(run: Run) -> list[Heads]:
     """Attention statistics of each distinct model."""
-    return [_heads(found) for found in shared(run, "attention") if found.result.details.get("layers")]
+    found = [each for each in shared(run, "attention") if each.result.details.get("layers")]
+    every = [head["entropy"] for each in found for layer in each.result.details["layers"] for head in layer["heads"]]
+    span = (min(every), max(every)) if every else None
+    return [_heads(each, min(MOST_CELLS, MOST_CELLS_IN_ALL // len(found)), span) for each in found]
 
 
 def changed_words(before: str, after: str) -> list[tuple[str, bool]]:
@@ -103,8 +106,12 @@ def changed_words(before: str, after: str) -> list[tuple[str, bool]]:
 
 
 def missing(run: Run) -> list[tuple[str, str, str]]:
-    """What is skipped, failed or not there yet: variant, what, why."""
-    return [(variant.name, what, why) for variant in run.variants for what, why in _missing(run, variant)]
+    """What is skipped, failed or not there yet: the variants it holds for, what, why."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for variant in run.variants:
+        for reason in _missing(run, variant):
+            names.setdefault(reason, []).append(variant.name)
+    return [(", ".join(given), what, why) for (what, why), given in names.items()]
 
 
 def _missing(run: Run, variant: Variant) -> Iterable[tuple[str, str]]:
@@ -162,15 +169,14 @@ def _curves(task: str, items: Sequence[tuple[Found, Mapping[str, Any]]]) -> list
             found,
             lines(series, "layer", "accuracy", f"{task}, {found.title}", level, y, x),
             tuple(data["layers"]),
-            data.get("n_train"),
-            data.get("n_test"),
+            data,
         )
         for (found, data), series, level in zip(items, every, levels, strict=True)
     ]
 
 
 def _levels(task: Mapping[str, Any]) -> dict[str, float]:
-    return {name: task[name] for name in ("majority", "chance") if task.get(name) is not None}
+    return {"majority": task["majority"]} if task.get("majority") is not None else {}
 
 
 def _series(task: Mapping[str, Any]) -> list[Series]:
@@ -191,14 +197,14 @@ def _one(rows: Sequence[Mapping[str, Any]], key: str, name: str, look: int) -> S
     return Series(name, [(row["layer"], row[key]) for row in known], bounds, look)
 
 
-def _heads(found: Found) -> Heads:
+def _heads(found: Found, most: int, span: tuple[float, float] | None) -> Heads:
     layers = found.result.details["layers"]
-    kept = _spaced(layers, max(1, MOST_CELLS // max(1, *(len(layer["heads"]) for layer in layers))))
+    kept = _spaced(layers, max(2, most // max(1, *(len(layer["heads"]) for layer in layers))))
     values = {(layer["layer"], head["head"]): head["entropy"] for layer in kept for head in layer["heads"]}
     gaps = {(layer["layer"], h) for layer in kept for h in range(_widest(kept))} - values.keys()
     return Heads(
         found=found,
-        chart=heat_map(values, f"Attention entropy in nats, {found.title}", "entropy", gaps),
+        chart=heat_map(values, f"Attention entropy in nats, {found.title}", "entropy", gaps, span),
         layers=tuple(_layer_means(layer) for layer in layers),
         heads=tuple({"layer": layer["layer"], **head} for layer in kept for head in layer["heads"]),
         shown=tuple(layer["layer"] for layer in kept),
@@ -215,7 +221,7 @@ def _spaced(layers: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str,
     """At most `most` of the layers, evenly spaced, the first and last among them."""
     if len(layers) <= most:
         return list(layers)
-    return [layers[round(at * (len(layers) - 1) / max(1, most - 1))] for at in range(most)]
+    return [layers[round(at * (len(layers) - 1) / (most - 1))] for at in range(most)]
 
 
 def _layer_means(layer: Mapping[str, Any]) -> dict[str, Any]:

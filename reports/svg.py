@@ -18,7 +18,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 def element(tag: str, *children: Any, **attributes: Any) -> Markup:
     """An SVG element. Children that are not markup are escaped; `class_` and `stroke_width` become SVG names."""
     given = "".join(f' {_attribute(name)}="{escape(_short(value))}"' for name, value in attributes.items())
-    return Markup(f"<{tag}{given}>{Markup('').join(children)}</{tag}>")  # noqa: S704
+    return Markup(f"<{tag}{given}>{Markup('').join(children)}</{tag}>")
 
 
 def figure(title: str, text: str, width: float, height: float, *children: Any) -> Markup:
@@ -30,6 +30,7 @@ def figure(title: str, text: str, width: float, height: float, *children: Any) -
         *children,
         xmlns="http://www.w3.org/2000/svg",
         role="img",
+        class_="wide" if width > 460 else "small",
         aria_label=f"{title}. {text}",
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
@@ -67,13 +68,14 @@ def marker(shape: str, x: float, y: float, class_: str, radius: float = 5) -> Ma
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values in [low, high] to pixels in [start, end], evenly or by logarithm."""
+    """Maps values in [low, high] to pixels in [start, end], evenly or by logarithm; `whole` allows only whole ticks."""
 
     low: float
     high: float
     start: float
     end: float
     log: bool = False
+    whole: bool = False
 
     def __call__(self, value: float) -> float:
         low, high, at = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
@@ -86,7 +88,7 @@ class Scale:
             found = [m * 10.0**d for d in decades for m in (1, 2, 5) if self.low <= m * 10.0**d <= self.high]
             if len(found) >= 3:
                 return found
-        return _even_ticks(self.low, self.high)
+        return _even_ticks(self.low, self.high, least=1 if self.whole else 0)
 
 
 def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
@@ -116,7 +118,7 @@ def place(texts: Sequence[str], points: Sequence[tuple[float, float]], taken: Se
 
 def text_width(text: str, size: float = 12) -> float:
     """About how wide a text of this font size is, in pixels."""
-    return 0.56 * size * len(text) + 2
+    return 0.62 * size * len(text) + 2
 
 
 def shorten(text: str, length: int = 26) -> str:
@@ -124,12 +126,19 @@ def shorten(text: str, length: int = 26) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def number(value: float | None) -> str:
+    """A figure for an axis or a tooltip: four significant digits."""
+    if value is None:
+        return ""
+    return f"{round(value, 10):.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
 def _candidates(width: float, point: tuple[float, float], height: float = 15) -> list[Box]:
     x, y = point
     corners = [(x + 10, y - height / 2), (x - 10 - width, y - height / 2)]
-    for far in (10, 24, 38, 52):
+    for far in (4, 18, 32, 46, 60):
         rows = (y - far - height, y + far)
-        corners += [(left, top) for top in rows for left in (x - width / 2, x + 6, x - 6 - width)]
+        corners += [(left, top) for top in rows for left in (x + 10, x - 10 - width, x - width / 2)]
     return [(left, top, left + width, top + height) for left, top in corners]
 
 
@@ -146,10 +155,10 @@ def _overlap(one: Box, other: Box) -> float:
     return max(width, 0) * max(height, 0)
 
 
-def _even_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    rough = (high - low) / about
+def _even_ticks(low: float, high: float, least: float = 0, about: int = 5) -> list[float]:
+    rough = max((high - low) / about, least)
     magnitude = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough)
+    step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough)
     first = math.ceil(low / step)
     return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
 

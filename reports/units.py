@@ -27,13 +27,23 @@ TITLES = {
     "peak_rss_mib": "Peak memory",
     "cold_start_s": "Cold start",
     "nonzero_parameters": "Non-zero parameters",
+    "cpu": "CPU",
+    "memory_gib": "Memory, GiB",
     "integer_ops": "Integer operations",
+    "ops": "Operations of the graph",
 }
 
 
 def title(name: str) -> str:
     """The reader's name of a snake_case figure."""
-    return TITLES.get(name) or name.replace("_", " ").capitalize()
+    text = TITLES.get(name) or name.replace("_", " ")
+    return text[:1].upper() + text[1:]
+
+
+def word(name: str) -> str:
+    """The reader's name within a sentence: accuracy, macro F1."""
+    text = title(name)
+    return text[:1].lower() + text[1:]
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -77,10 +87,10 @@ def percent(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio as 5.2×; two digits below ten, whole numbers above a hundred."""
+    """A ratio as 5.2×; losses with two decimals, whole numbers above a hundred."""
     if value is None:
         return NOTHING
-    return f"{value:.2f}×" if value < 1 else f"{value:.1f}×" if value < 100 else f"{value:,.0f}×"
+    return f"{value:.2f}×" if value < 0.995 else f"{value:.1f}×" if value < 100 else f"{value:,.0f}×"
 
 
 def probability(value: float | None) -> str:
@@ -95,7 +105,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value < 60:
-        return f"{significant(value)} s"
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 

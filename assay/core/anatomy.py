@@ -22,6 +22,7 @@ class Family:
     classifier:       the last linear map, one output a class; `head`: all that a pretrained encoder may lack
     first_position:   position number of the first token (the RoBERTa kind counts on from the padding index)
     head_bias_module: module in a layer that is handed one `position_bias` [batch, heads, tokens, tokens] for all layers
+    kernels:          attention implementations of the oldest transformers we support
     ..._key:          names in `config.json`
     """
 
@@ -45,6 +46,7 @@ class Family:
     neurons_key: str = "intermediate_size"
     first_position: int = 0
     head_bias_module: str | None = None
+    kernels: tuple[str, ...] = ("eager", "sdpa")
 
 
 FAMILIES: dict[str, Family] = {
@@ -77,6 +79,7 @@ FAMILIES: dict[str, Family] = {
         word_embeddings="electra.embeddings.word_embeddings",
         classifier="classifier.out_proj",
         head=("classifier",),
+        kernels=("eager",),
     ),
     "distilbert": Family(
         base="distilbert",
@@ -111,6 +114,7 @@ FAMILIES: dict[str, Family] = {
         attention="attention.attn",
         first_position=2,
         head_bias_module="attention",
+        kernels=("eager",),
     ),
 }
 

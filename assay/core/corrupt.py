@@ -9,7 +9,7 @@ from assay.core.errors import InputError
 LFS_POINTER = b"version https://git-lfs"
 
 
-def check_not_placeholder(path: Path) -> None:
+def check_content(path: Path) -> None:
     """InputError where the file is missing, empty or a Git LFS pointer instead of the content."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
@@ -17,30 +17,31 @@ def check_not_placeholder(path: Path) -> None:
         raise unreadable(path, "the file is empty; write or download it again")
     with path.open("rb") as file:
         if file.read(len(LFS_POINTER)) == LFS_POINTER:
-            raise unreadable(path, "a Git LFS pointer, not the file it stands for; run `git lfs pull`")
+            raise unreadable(path, "this is a Git LFS pointer, not the file it stands for; run `git lfs pull`")
 
 
 def check_weights(path: Path) -> None:
-    """InputError unless `path` is a whole safetensors file. Reads the header only."""
+    """InputError unless `path` is a whole safetensors file. Reads its header and its length only."""
     from safetensors import SafetensorError, safe_open
 
-    check_not_placeholder(path)
+    check_content(path)
     try:
         with safe_open(path, framework="np") as file:
             file.keys()
     except SafetensorError as error:
-        raise unreadable(path, f"probably truncated; write or download it again ({_first_line(error)})") from None
+        raise truncated(path, error) from None
 
 
 def truncated(path: Path, error: Exception) -> InputError:
-    """The error for a file whose reader found its end too early."""
-    return unreadable(path, f"probably truncated; write or download it again ({_first_line(error)})")
+    """The error for a file whose reader found that a part is missing."""
+    return unreadable(path, f"probably truncated; write or download it again ({first_line(error)})")
 
 
 def unreadable(path: Path, cause: str) -> InputError:
     """The error for a file that cannot be read: path, size, cause."""
-    return InputError(f"{path}: cannot be read, {path.stat().st_size} bytes: {cause}")
+    return InputError(f"{path}: {path.stat().st_size} bytes, cannot be read: {cause}")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def first_line(error: Exception) -> str:
+    """What another library said, short enough to quote."""
+    return str(error).strip().partition("\n")[0]

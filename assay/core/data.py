@@ -35,7 +35,8 @@ class Split:
 
     def take(self, index: Sequence[int] | np.ndarray) -> Split:
         """The rows at these positions, in this order."""
-        return Split([self.texts[i] for i in index], self.labels[np.asarray(index)], [self.rows[i] for i in index])
+        labels = self.labels[np.asarray(index, np.int64)]
+        return Split([self.texts[i] for i in index], labels, [self.rows[i] for i in index])
 
 
 @dataclass(frozen=True)

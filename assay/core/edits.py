@@ -49,7 +49,7 @@ class KeepHeads(Edit):
         for index, kept in self.heads.items():
             where = f"keep_heads: layer {index}"
             _check_kept(where, "head", kept, layout.layer(index, "keep_heads").heads)
-        layers = (replace(layer, heads=self.heads.get(layer.index, layer.heads)) for layer in layout.layers)
+        layers = (replace(layer, heads=tuple(self.heads.get(layer.index, layer.heads))) for layer in layout.layers)
         return replace(layout, layers=tuple(layers))
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,9 @@ class KeepNeurons(Edit):
         for index, kept in self.neurons.items():
             where = f"keep_neurons: layer {index}"
             _check_kept(where, "neuron", kept, layout.layer(index, "keep_neurons").neurons)
-        layers = (replace(layer, neurons=self.neurons.get(layer.index, layer.neurons)) for layer in layout.layers)
+        layers = (
+            replace(layer, neurons=tuple(self.neurons.get(layer.index, layer.neurons))) for layer in layout.layers
+        )
         return replace(layout, layers=tuple(layers))
 
     def to_json(self) -> dict[str, Any]:
@@ -118,14 +120,13 @@ def edits_from_json(data: Iterable[Mapping[str, Any]]) -> list[Edit]:
     return [edit_from_json(item) for item in data]
 
 
-def layout_of(config: Mapping[str, Any], edits: Sequence[Edit] = ()) -> Layout:
-    """What is present after `edits`, given the plain data of the `config.json` that was saved after them.
+def layout_of(config: Mapping[str, Any], edits: Sequence[Mapping[str, Any]] = ()) -> Layout:
+    """What is present in an artifact, given its `config` and `edits` as they are on disk.
 
-    InputError where the edits do not fit each other or the depth in the config."""
+    InputError where the edits do not fit each other or the depth in the config, which is the one after them."""
     family = family_of(config["model_type"])
-    layout = unedited_layout(config, family, original_depth(edits))
-    for edit in edits:
-        layout = edit.apply(layout)
+    made = edits_from_json(edits)
+    layout = _applied(made, unedited_layout(config, family, original_depth(made)))
     if len(layout.layers) != config[family.depth_key]:
         depths = f"{config[family.depth_key]} in the config, {len(layout.layers)} after the edits"
         raise InputError(f"{family.depth_key}: {depths}; config.json and manifest.json do not belong together")
@@ -137,18 +138,23 @@ def original_depth(edits: Iterable[Edit]) -> int | None:
     return next((edit.of for edit in edits if isinstance(edit, KeepLayers)), None)
 
 
-def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family, after: Sequence[Edit] = ()) -> Layout:
-    """Cut the weights of `module` in place and set the depth in its config; returns the layout it then has.
+def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family) -> Layout:
+    """Cut the weights of `module` in place, set the depth in its config, and return the layout it then has.
 
-    `after` are the edits the module already carries (`artifact.edits` of the one it was loaded from): they say which
-    originals its heads and layers are. InputError, before anything is cut, where an edit does not fit."""
+    The layout stays with the module as `module.layout`, so that later edits still name originals. InputError, before
+    anything is cut, where an edit does not fit."""
     from assay.core.reshape import reshape
 
-    before = layout_of(module.config.to_dict(), after)
-    layout = before
+    before = getattr(module, "layout", None) or unedited_layout(module.config.to_dict(), family)
+    layout = _applied(edits, before)
+    reshape(module, family, before, layout)
+    module.layout = layout  # type: ignore[assignment]
+    return layout
+
+
+def _applied(edits: Iterable[Edit], layout: Layout) -> Layout:
     for edit in edits:
         layout = edit.apply(layout)
-    reshape(module, family, before, layout)
     return layout
 
 

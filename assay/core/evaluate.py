@@ -86,13 +86,15 @@ def _visible(split: Split, task: str) -> np.ndarray:
     """bool [n]: rows whose label is known."""
     if task == "text-regression":
         return np.ones(len(split), bool)
-    known: np.ndarray = split.labels >= 0
-    return known.reshape(len(split), -1).all(axis=1)
+    return _all_in_row(split.labels >= 0)
 
 
 def _right(logits: np.ndarray, truth: np.ndarray, task: str) -> np.ndarray:
-    hits: np.ndarray = predicted_labels(logits, task) == truth
-    return hits.reshape(len(hits), -1).all(axis=1)
+    return _all_in_row(predicted_labels(logits, task) == truth)
+
+
+def _all_in_row(hits: np.ndarray) -> np.ndarray:
+    return np.asarray(hits.reshape(len(hits), -1).all(axis=1))
 
 
 def _single_label(logits: np.ndarray, truth: np.ndarray) -> list[Metric]:

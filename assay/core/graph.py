@@ -27,9 +27,7 @@ def export(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Pat
     module.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        onnx_export_from_model(
-            module, out, task="text-classification", opset=opset, do_validation=False, device="cpu"
-        )
+        onnx_export_from_model(module, out, task="text-classification", opset=opset, do_validation=False, device="cpu")
     tokenizer.save_pretrained(out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from assay.core.artifact import Task
-from assay.core.data_settings import DataSettings
+from assay.core.data_settings import DataSettings, SplitSizes
 from assay.core.measure_settings import MeasureSettings
 
 Chain = tuple[tuple[str, Any], ...]  # (file name of the method, its Step or Probe); the kernel does not import those
@@ -31,6 +31,9 @@ class JobSettings(BaseModel):
     measure: MeasureSettings = MeasureSettings()
 
 
+TINY_ROWS = 64
+
+
 @dataclass(frozen=True)
 class Job:
     """`teacher` leads from the source `model` to the full model; each variant is a chain that starts from there."""
@@ -50,6 +53,12 @@ class Job:
         """The config's file name without its ending."""
         return self.path.stem
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where the model and the tables come from, as written in the config."""
+        data = self.data
+        return [item for item in (self.model, data.source, data.test_source, data.validation_source) if item]
+
     def resolved(self) -> dict[str, Any]:
         """The config with every default written out, JSON-able; it loads as the same job again."""
         return {
@@ -65,9 +74,10 @@ class Job:
 
 
 def tiny(job: Job) -> Job:
-    """The same job with the settings of `--tiny`, which runs in seconds on a two-layer stand-in."""
+    """The same job with the settings of `--tiny`, which runs in seconds on a two-layer stand-in and 64 rows."""
     return replace(
         job,
+        data=job.data.model_copy(update={"limit": TINY_ROWS, "split": SplitSizes(test=16, validation=16)}),
         teacher=_tiny(job.teacher),
         variants={name: _tiny(chain) for name, chain in job.variants.items()},
         probes=_tiny(job.probes),

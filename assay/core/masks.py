@@ -33,7 +33,7 @@ def mask_heads(model: nn.Module, family: Family, masks: Masks) -> Iterator[None]
 @contextmanager
 def mask_neurons(model: nn.Module, family: Family, masks: Masks) -> Iterator[None]:
     """Multiply what each feed-forward neuron hands on, after its activation; shapes as in `mask_heads`."""
-    counts = [block.get_submodule(family.ffn_out).in_features for block in _blocks(model, family)]
+    counts = [block.get_submodule(family.ffn_out).get_parameter("weight").shape[1] for block in _blocks(model, family)]
     with _scaled_inputs(model, family, family.ffn_out, masks, counts):
         yield
 
@@ -79,8 +79,8 @@ def _scale_by(mask: torch.Tensor) -> Any:
     return hook
 
 
-def _blocks(model: nn.Module, family: Family) -> list[Any]:
-    return list(model.get_submodule(family.layers))
+def _blocks(model: nn.Module, family: Family) -> list[nn.Module]:
+    return list(model.get_submodule(family.layers).children())
 
 
 def _device(model: nn.Module) -> torch.device:

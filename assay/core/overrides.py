@@ -45,15 +45,20 @@ class _Refused(Exception):
 
 
 def _store(root: Any, tokens: list[str], value: Any) -> Where:
-    """Walk down to the last key, opening empty settings on the way, and put the value there."""
+    """Walk down to the last key, opening empty settings on the way, and put the value there.
+
+    Returns the path that is new or changed: of keys that the file did not have, the outermost."""
     node = root
     where: Where = ()
+    new: Where = ()
     while True:
         key, tokens = _next_key(node, tokens, where)
         where = (*where, key)
+        if isinstance(node, dict) and key not in node:
+            new = new or where
         if not tokens:
             node[key] = value
-            return where
+            return new or where
         node[key] = node = _opened(node, key, tokens[0])
 
 

@@ -30,27 +30,24 @@ class Places:
 
     def unknown(self, path: Where, model: type[BaseModel]) -> str:
         """Words for an unknown setting at `path` inside `model`: the nearest one there, or its place elsewhere."""
-        name = str(path[-1])
-        here = nearest(name, sorted(_model_at(model, path[:-1]).model_fields))
-        if "did you mean" in here:
-            return f"no setting {name!r}{here}" + self._elsewhere(name, " ({0!r} belongs to {1})")
-        return f"no setting {name!r}" + (
-            self._elsewhere(name, " here; it belongs to {1}")
-            or self._alike(name, "; did you mean {0!r} of {1}?")
-            or here
-        )
+        name, known = str(path[-1]), sorted(_model_at(model, path[:-1]).model_fields)
+        if name in self.homes:
+            close = get_close_matches(name, known, n=1, cutoff=0.75)
+            also = f"; did you mean {close[0]!r}?" if close else ""
+            return f"no setting {name!r} here; it belongs to {self._home(name)}{also}"
+        here = nearest(name, known)
+        alike = get_close_matches(name, self.homes, n=1, cutoff=0.75)
+        if alike and "did you mean" not in here:
+            return f"no setting {name!r} here; did you mean {alike[0]!r} of {self._home(alike[0])}?"
+        return f"no setting {name!r}{here}"
 
     def wrong_list(self, name: str, kind: str) -> str | None:
         """For a step among the probes or the other way round: where it goes. None when no other list has the name."""
         others = [shelf.kind for shelf in self.shelves if shelf.kind != kind and name in shelf.names()]
         return f"{name!r} is a {others[0]}; list it in {_list_of(others[0])}" if others else None
 
-    def _elsewhere(self, name: str, template: str) -> str:
-        return template.format(name, " or ".join(self.homes[name])) if name in self.homes else ""
-
-    def _alike(self, name: str, template: str) -> str:
-        close = get_close_matches(name, self.homes, n=1, cutoff=0.75)
-        return self._elsewhere(close[0], template) if close else ""
+    def _home(self, name: str) -> str:
+        return " or ".join(self.homes[name])
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         for section, model in self.sections.items():

@@ -20,7 +20,7 @@ from assay.core.layout import LayerLayout, Layout
 
 def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout) -> None:
     """Cut `module`, which has the layout `before`, to `after`, a part of it. The depth in its config follows."""
-    blocks = list(module.get_submodule(family.layers))
+    blocks = list(module.get_submodule(family.layers).children())
     _check_fits(blocks, family, before)
     kept = []
     for old, block in zip(before.layers, blocks, strict=True):
@@ -33,8 +33,10 @@ def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layo
     setattr(module.config, family.depth_key, len(kept))
 
 
-def select(linear: nn.Linear, positions: Sequence[int], dim: int) -> None:
+def select(linear: nn.Module, positions: Sequence[int], dim: int) -> None:
     """Keep these outputs (dim 0, with their bias) or inputs (dim 1) of a linear map [out, in], in this order."""
+    if not isinstance(linear, nn.Linear):
+        raise AssayError(f"{type(linear).__name__}: only float linear maps can be cut")
     index = torch.tensor(positions, device=linear.weight.device)
     linear.weight = _part(linear.weight, index, dim)
     if dim == 0 and linear.bias is not None:
@@ -42,7 +44,7 @@ def select(linear: nn.Linear, positions: Sequence[int], dim: int) -> None:
     linear.out_features, linear.in_features = linear.weight.shape
 
 
-def _part(parameter: nn.Parameter, index: torch.Tensor, dim: int) -> nn.Parameter:
+def _part(parameter: torch.Tensor, index: torch.Tensor, dim: int) -> nn.Parameter:
     return nn.Parameter(parameter.detach().index_select(dim, index), requires_grad=parameter.requires_grad)
 
 
@@ -52,8 +54,8 @@ def _cut_heads(block: nn.Module, family: Family, old: LayerLayout, new: LayerLay
     heads = [old.heads.index(head) for head in new.heads]
     channels = [head * head_dim + channel for head in heads for channel in range(head_dim)]
     for path in (family.q, family.k, family.v):
-        select(_linear(block, path), channels, dim=0)
-    select(_linear(block, family.o), channels, dim=1)
+        select(block.get_submodule(path), channels, dim=0)
+    select(block.get_submodule(family.o), channels, dim=1)
     attention = block.get_submodule(family.attention)
     setattr(attention, family.head_count, len(heads))
     setattr(attention, family.head_width, len(channels))
@@ -67,8 +69,8 @@ def _cut_neurons(block: nn.Module, family: Family, old: LayerLayout, new: LayerL
         return
     place = {neuron: position for position, neuron in enumerate(old.neurons)}
     positions = [place[neuron] for neuron in new.neurons]
-    select(_linear(block, family.ffn_in), positions, dim=0)
-    select(_linear(block, family.ffn_out), positions, dim=1)
+    select(block.get_submodule(family.ffn_in), positions, dim=0)
+    select(block.get_submodule(family.ffn_out), positions, dim=1)
 
 
 class _BiasOfHeads:
@@ -84,18 +86,11 @@ class _BiasOfHeads:
         return args, {**kwargs, "position_bias": kwargs["position_bias"][:, self.heads]}
 
 
-def _linear(block: nn.Module, path: str) -> nn.Linear:
-    linear = block.get_submodule(path)
-    if not isinstance(linear, nn.Linear):
-        raise AssayError(f"{path} is a {type(linear).__name__}; only float linear maps can be cut")
-    return linear
-
-
 def _check_fits(blocks: list[nn.Module], family: Family, layout: Layout) -> None:
-    found = [(_linear(b, family.q).out_features, _linear(b, family.ffn_in).out_features) for b in blocks]
+    found = [tuple(b.get_submodule(path).out_features for path in (family.q, family.ffn_in)) for b in blocks]
     stated = [(len(layer.heads) * layout.head_dim, len(layer.neurons)) for layer in layout.layers]
     if found != stated:
         raise AssayError(
             f"(attention width, neurons) by layer: the model has {found}, its config and edits say {stated}; "
-            "the edits it already carries must be given"
+            "load edited models with load_module"
         )

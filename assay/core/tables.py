@@ -21,6 +21,7 @@ from assay.core.plugins import nearest
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 HEAD = 100  # JSON lines looked at to learn the columns
 BATCH = 4096  # rows a Parquet or hub batch holds
+csv.field_size_limit(2**24)  # characters of a cell: whole books, but not the rest of a large file after a lone quote
 
 
 @dataclass(frozen=True)

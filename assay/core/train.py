@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from assay.core.manifest import hash_folder, write_json
 from assay.core.predict import Encoder
@@ -192,6 +192,7 @@ def train(
         callbacks=[Checkpoints(scratch, checkpoint_seconds), Curve(progress)],
         batches=batches,
     )
+    trainer.remove_callback(PrinterCallback)
     result = trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     model.eval()
     curve = [{"step": line["step"], "loss": line["loss"]} for line in trainer.state.log_history if "loss" in line]

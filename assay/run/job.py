@@ -150,4 +150,3 @@ def _locked(out: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-

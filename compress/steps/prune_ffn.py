@@ -6,14 +6,13 @@ tokens (Molchanov et al. 2017). Does not retrain: add `finetune` or `distil` aft
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from assay.core.artifact import Artifact
-from compress.pruning import save_edited, scoring_batches
+from compress.pruning import save_edited, score_units
 from compress.step import Context, Step
 
 
@@ -30,26 +29,15 @@ class PruneFfn(Step):
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: kept_neurons by original layer, and of how many."""
-        from assay.core.anatomy import family_of
-        from assay.core.edits import KeepNeurons, layout_of, mask_neurons
+        from assay.core.edits import KeepNeurons, layout_of
         from assay.core.load import load_module
-        from compress.scoring import keep_best, sensitivity, unit_norm
+        from compress.scoring import keep_best
 
-        neurons = {layer.index: list(layer.neurons) for layer in layout_of(source.config, source.edits).layers}
+        present = {layer.index: layer.neurons for layer in layout_of(source.config, source.edits).layers}
         module = load_module(source)
-        masker = partial(mask_neurons, family=family_of(source.family))
-        scores = sensitivity(
-            module,
-            scoring_batches(source, ctx, self.rows, 32),
-            [len(present) for present in neurons.values()],
-            lambda model, masks: masker(model, masks=masks),
-            ctx.data.task,
-        )
-        positions = keep_best(unit_norm(scores), self.fraction, self.scope == "layer", self.multiple_of)
-        kept = {i: [neurons[i][p] for p in best] for i, best in zip(neurons, positions, strict=True)}
+        scores = score_units("neurons", module, source, ctx, self.rows)
+        best = keep_best(scores, self.fraction, self.scope == "layer", self.multiple_of)
+        kept = {layer: [units[i] for i in chosen] for (layer, units), chosen in zip(present.items(), best, strict=True)}
         edits = save_edited(source, module, [KeepNeurons(neurons=kept)], out)
-        return {
-            "edits": edits,
-            "kept_neurons": {i: len(units) for i, units in kept.items()},
-            "of": max(map(len, neurons.values())),
-        }
+        counts = {layer: len(units) for layer, units in kept.items()}
+        return {"edits": edits, "kept_neurons": counts, "of": max(map(len, present.values()))}

@@ -5,15 +5,21 @@ Does not retrain: add `finetune` or `distil` after.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
-from compress.pruning import save_edited, scoring_batches
+from assay.core.errors import InputError
+from compress.pruning import save_edited, score_units
 from compress.step import Context, Step
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Heads = dict[int, list[int]]
+Scores = dict[int, list[float]]
 
 
 class PruneHeads(Step):
@@ -24,7 +30,7 @@ class PruneHeads(Step):
 
     fraction: float | None = Field(default=None, gt=0, lt=1)
     scope: Literal["global", "layer"] = "global"
-    remove: dict[int, list[int]] | None = None
+    remove: Heads | None = None
     rows: int = Field(default=256, ge=1)
 
     @model_validator(mode="after")
@@ -34,31 +40,31 @@ class PruneHeads(Step):
         return self
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
-        """Facts: kept, removed, and scores by original layer and head (scores of explicit removals are empty)."""
-        from assay.core.anatomy import family_of
-        from assay.core.edits import KeepHeads, layout_of, mask_heads
+        """Facts by original layer: heads present before, kept, removed, and the scores of those present (none where
+        `remove` named them)."""
+        from assay.core.edits import KeepHeads, layout_of
         from assay.core.load import load_module
-        from compress.scoring import keep_best, sensitivity, unit_norm
 
-        heads = {layer.index: list(layer.heads) for layer in layout_of(source.config, source.edits).layers}
+        present = {layer.index: list(layer.heads) for layer in layout_of(source.config, source.edits).layers}
         module = load_module(source)
-        scores: dict[int, list[float]] = {}
-        if self.remove is None:
-            assert self.fraction is not None
-            masker = partial(mask_heads, family=family_of(source.family))
-            raw = sensitivity(
-                module,
-                scoring_batches(source, ctx, self.rows, 32),
-                [len(present) for present in heads.values()],
-                lambda model, masks: masker(model, masks=masks),
-                ctx.data.task,
-            )
-            normed = unit_norm(raw)
-            positions = keep_best(normed, self.fraction, self.scope == "layer")
-            kept = {i: [heads[i][p] for p in best] for i, best in zip(heads, positions, strict=True)}
-            scores = {i: layer.tolist() for i, layer in zip(heads, normed, strict=True)}
-        else:
-            kept = {i: [h for h in present if h not in self.remove.get(i, [])] for i, present in heads.items()}
+        kept, scores = self._named(present) if self.remove is not None else self._scored(present, module, source, ctx)
         edits = save_edited(source, module, [KeepHeads(heads=kept)], out)
-        removed = {i: [h for h in present if h not in kept[i]] for i, present in heads.items()}
-        return {"edits": edits, "kept": kept, "removed": removed, "scores": scores, "present": heads}
+        removed = {layer: [head for head in heads if head not in kept[layer]] for layer, heads in present.items()}
+        return {"edits": edits, "present": present, "kept": kept, "removed": removed, "scores": scores}
+
+    def _scored(self, present: Heads, module: nn.Module, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
+        from compress.scoring import keep_best
+
+        assert self.fraction is not None
+        scores = score_units("heads", module, source, ctx, self.rows)
+        best = keep_best(scores, self.fraction, per_layer=self.scope == "layer")
+        kept = {layer: [heads[i] for i in chosen] for (layer, heads), chosen in zip(present.items(), best, strict=True)}
+        return kept, {layer: values.tolist() for layer, values in zip(present, scores, strict=True)}
+
+    def _named(self, present: Heads) -> tuple[Heads, Scores]:
+        remove = self.remove or {}
+        absent = {layer: sorted(set(heads) - set(present.get(layer, []))) for layer, heads in remove.items()}
+        if any(absent.values()):
+            raise InputError(f"prune_heads.remove: not in the model: { ({k: v for k, v in absent.items() if v}) }")
+        kept = {layer: [h for h in heads if h not in remove.get(layer, [])] for layer, heads in present.items()}
+        return kept, {}

@@ -64,7 +64,7 @@ class FidelityProbe(Probe):
 def _flipped_rows(
     logits: np.ndarray, teacher_logits: np.ndarray, test: Split, task: str
 ) -> tuple[list[int], list[int]]:
-    """Row numbers that only the teacher has right, and those that only the model has right; hidden labels are neither."""
+    """Row numbers that only the teacher has right, and those that only the model has right; no hidden labels."""
     rows, labels = np.array(test.rows), test.labels.reshape(len(test), -1)
     known = (labels >= 0).all(axis=1)
     right, teacher_right = (
