@@ -73,7 +73,7 @@ def status(run: Run) -> None:
     from reports.collect import collect
 
     for variant in collect(run).variants:
-        steps = ", ".join(f"{step.name} {step.state}" for step in variant.steps) or "the model as given"
+        steps = ", ".join(f"{step.step} {step.state}" for step in variant.steps) or "the model as given"
         typer.echo(f"{variant.name}: {variant.state} ({steps})" + (f": {variant.error}" if variant.error else ""))
 
 
@@ -85,12 +85,12 @@ def compare(
 ) -> None:
     """The variants of a run side by side."""
     from reports.collect import collect
-    from reports.compare import to_csv, to_json
+    from reports.compare import rows, to_csv, to_json
 
     if json:
-        typer.echo(to_json(collect(run)))
+        typer.echo(to_json(rows(collect(run))), nl=False)
     elif csv:
-        typer.echo(to_csv(collect(run)), nl=False)
+        typer.echo(to_csv(rows(collect(run))), nl=False)
     else:
         _print_table(run)
 

@@ -13,14 +13,15 @@ from assay.core.artifact import Artifact
 from compress.step import Context
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
     from assay.core.edits import Edit
 
 Unit = Literal["heads", "neurons"]
 
 
-def score_units(unit: Unit, module: nn.Module, source: Artifact, ctx: Context, rows: int) -> list[Tensor]:
+def score_units(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: Context, rows: int) -> list[Tensor]:
     """Gradient importance of the heads or neurons present, one tensor a present layer, unit L2 norm each.
 
     Heads are checked first: switching off a layer's heads must change the logits, or the scores would mean nothing."""
@@ -55,7 +56,7 @@ def scoring_batches(source: Artifact, ctx: Context, rows: int, batch_size: int) 
         yield batch | {"labels": torch.from_numpy(chosen.labels[index])}
 
 
-def save_edited(source: Artifact, module: nn.Module, edits: list[Edit], out: Path) -> list[dict[str, Any]]:
+def save_edited(source: Artifact, module: PreTrainedModel, edits: list[Edit], out: Path) -> list[dict[str, Any]]:
     """Apply `edits` to the live module, save it under `out`, and return the whole list to replay on loading."""
     from assay.core.anatomy import family_of
     from assay.core.edits import apply_edits

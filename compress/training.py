@@ -17,7 +17,7 @@ from assay.core.artifact import Artifact
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
-    from torch import nn
+    from transformers import PreTrainedModel
 
     from assay.core.data import JobData
     from assay.core.train import Loss, Schedule
@@ -57,7 +57,7 @@ class TrainingStep(Step, ABC):
         return self.model_copy(update={"epochs": min(self.epochs, 1.0), "batch_size": 8})
 
 
-def open_for_training(source: Artifact, data: JobData, seed: int) -> nn.Module:
+def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedModel:
     """The module of a finished folder, or of a pretrained source with a fresh head for the job's classes."""
     from assay.core.load import load_module, load_source
     from assay.core.manifest import Manifest
@@ -68,7 +68,7 @@ def open_for_training(source: Artifact, data: JobData, seed: int) -> nn.Module:
 
 
 def train_and_save(
-    step: TrainingStep, source: Artifact, module: nn.Module, loss: Loss, out: Path, ctx: Context
+    step: TrainingStep, source: Artifact, module: PreTrainedModel, loss: Loss, out: Path, ctx: Context
 ) -> dict[str, Any]:
     """Train on the job's training rows, save under `out`, return facts with the accuracy on the validation rows."""
     from assay.core.load import load_tokenizer, save_module

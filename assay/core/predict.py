@@ -69,7 +69,7 @@ class WhiteBox(Predictor, Protocol):
 
 
 class Encoder:
-    """Texts to padded batches. Token ids are computed once for the texts of a call, and rows go out sorted by length."""
+    """Texts to padded batches: each text is tokenized once a call, and rows go out sorted by length."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
         self.tokenizer = tokenizer

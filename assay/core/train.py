@@ -120,6 +120,7 @@ class LengthTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """One DataLoader over our own batch sampler."""
+        assert isinstance(self.train_dataset, TextRows)
         loader = DataLoader(self.train_dataset, batch_sampler=self.batches, collate_fn=self.data_collator)
         return self.accelerator.prepare(loader)
 

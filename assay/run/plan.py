@@ -1,4 +1,4 @@
-"""What a job will do: every step of every chain with its content key and folder, computed before any weight is loaded."""
+"""What a job will do: every step with its content key and folder, computed before any weight is loaded."""
 
 from __future__ import annotations
 

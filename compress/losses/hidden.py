@@ -1,4 +1,4 @@
-"""Learning from the teacher's hidden states (Jiao et al. 2020, "TinyBERT", eq. 8, averaged over layers and real tokens).
+"""Learning from the teacher's hidden states (Jiao et al. 2020, "TinyBERT", eq. 8), mean over layers and real tokens.
 
 The paper also copies attentions and runs in two stages; this is the hidden-state term alone.
 """
@@ -18,10 +18,11 @@ class HiddenLoss(nn.Module):
     def __init__(self, pairs: list[tuple[int, int]], student_width: int, teacher_width: int) -> None:
         super().__init__()
         self.pairs = pairs
-        self.projections = nn.ModuleList(nn.Linear(student_width, teacher_width, bias=False) for _ in pairs)
+        projections = [nn.Linear(student_width, teacher_width, bias=False) for _ in pairs]
         if student_width == teacher_width:
-            for projection in self.projections:
+            for projection in projections:
                 nn.init.eye_(projection.weight)
+        self.projections = nn.ModuleList(projections)
 
     def forward(self, student: tuple[Tensor, ...], teacher: tuple[Tensor, ...], mask: Tensor) -> Tensor:
         """States are tuples of [batch, tokens, width]; `mask` [batch, tokens] is 0 on padding. Scalar mean."""

@@ -1,4 +1,4 @@
-"""Learning from the teacher's probabilities (Hinton, Vinyals & Dean 2015, "Distilling the Knowledge in a Neural Network").
+"""Learning from the teacher's probabilities (Hinton, Vinyals & Dean 2015, "Distilling the Knowledge ...").
 
 The T^2 factor keeps the size of the gradient when the temperature changes; leaving it out is the usual mistake.
 """

@@ -19,7 +19,7 @@ from compress.step import Context
 from compress.training import TrainingStep, open_for_training, train_and_save
 
 if TYPE_CHECKING:
-    from torch import nn
+    from transformers import PreTrainedModel
 
 
 class Distil(TrainingStep):
@@ -49,7 +49,7 @@ class Distil(TrainingStep):
         """One short epoch; an explicit layer map cannot fit two layers."""
         return super().tiny().model_copy(update={"layer_map": None})
 
-    def _hidden(self, source: Artifact, student: nn.Module, ctx: Context) -> tuple[Any, ...]:
+    def _hidden(self, source: Artifact, student: PreTrainedModel, ctx: Context) -> tuple[Any, ...]:
         if not self.hidden or ctx.teacher is None:
             return ()
         from assay.core.edits import layout_of

@@ -16,7 +16,7 @@ from compress.pruning import save_edited, score_units
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
-    from torch import nn
+    from transformers import PreTrainedModel
 
 Heads = dict[int, list[int]]
 Scores = dict[int, list[float]]
@@ -52,7 +52,7 @@ class PruneHeads(Step):
         removed = {layer: [head for head in heads if head not in kept[layer]] for layer, heads in present.items()}
         return {"edits": edits, "present": present, "kept": kept, "removed": removed, "scores": scores}
 
-    def _scored(self, present: Heads, module: nn.Module, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
+    def _scored(self, present: Heads, module: PreTrainedModel, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
         from compress.scoring import keep_best
 
         assert self.fraction is not None

@@ -14,9 +14,7 @@ from pydantic import Field, model_validator
 from assay.core.artifact import Artifact
 from assay.core.errors import InputError
 from compress.pruning import save_edited
-from compress.step import Context
-
-from compress.step import Step
+from compress.step import Context, Step
 
 Strategy = Literal["top", "bottom", "odd", "even", "symmetric"]
 
