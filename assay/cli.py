@@ -34,8 +34,8 @@ def run(
     tiny: Annotated[bool, typer.Option("--tiny", help="A two-layer random model and 64 rows: seconds.")] = False,
 ) -> None:
     """Compress, examine and report. Start it again after an interruption: finished work is not redone."""
-    from assay.core.config import load_job
-    from assay.core.job import tiny as shrink
+    from assay.core.config.job import tiny as shrink
+    from assay.core.config.load import load_job
 
     job = load_job(config, set_)
     if tiny:
@@ -57,8 +57,8 @@ def check(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Everything `run` would check before it loads weights: config, model folder, data."""
     from assay.core.address import resolve
     from assay.core.artifact import open_source
-    from assay.core.config import load_job
-    from assay.core.data import prepare
+    from assay.core.config.load import load_job
+    from assay.core.data.prepare import prepare
 
     job = load_job(config, set_)
     source = open_source(resolve(job.model), job.task)
@@ -128,7 +128,7 @@ def schema() -> None:
     """JSON Schema of the config, with every step and probe."""
     import json
 
-    from assay.core.schema import schema as describe
+    from assay.core.config.schema import schema as describe
 
     typer.echo(json.dumps(describe(), indent=2))
 

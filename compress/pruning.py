@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from assay.core.edits import Edit
+    from assay.core.model.edits import Edit
 
 Unit = Literal["heads", "neurons"]
 
@@ -25,9 +25,9 @@ def score_units(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: Cont
     """Gradient importance of the heads or neurons present, one tensor a present layer, unit L2 norm each.
 
     Heads are checked first: switching off a layer's heads must change the logits, or the scores would mean nothing."""
-    from assay.core.anatomy import family_of
-    from assay.core.edits import layout_of
-    from assay.core.masks import check_masking, mask_heads, mask_neurons
+    from assay.core.model.anatomy import family_of
+    from assay.core.model.edits import layout_of
+    from assay.core.model.masks import check_masking, mask_heads, mask_neurons
     from compress.scoring import sensitivity, unit_norm
 
     family = family_of(source.family)
@@ -44,8 +44,8 @@ def scoring_batches(source: Artifact, ctx: Context, rows: int, batch_size: int) 
     """Batches of a seeded sample of the training rows: the model's inputs and `labels`."""
     import torch
 
-    from assay.core.load import load_tokenizer
-    from assay.core.predict import Encoder
+    from assay.core.model.load import load_tokenizer
+    from assay.core.model.predict import Encoder
 
     train = ctx.data.train
     sample = np.random.default_rng(ctx.seed).permutation(len(train))[:rows]
@@ -58,9 +58,9 @@ def scoring_batches(source: Artifact, ctx: Context, rows: int, batch_size: int) 
 
 def save_edited(source: Artifact, module: PreTrainedModel, edits: list[Edit], out: Path) -> list[dict[str, Any]]:
     """Apply `edits` to the live module, save it under `out`, and return the whole list to replay on loading."""
-    from assay.core.anatomy import family_of
-    from assay.core.edits import apply_edits
-    from assay.core.load import load_tokenizer, save_module
+    from assay.core.model.anatomy import family_of
+    from assay.core.model.edits import apply_edits
+    from assay.core.model.load import load_tokenizer, save_module
 
     apply_edits(module, edits, family_of(source.family))
     save_module(module, out, load_tokenizer(source))

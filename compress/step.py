@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.core.artifact import Artifact, Format
 
 if TYPE_CHECKING:
-    from assay.core.data import JobData
+    from assay.core.data.prepare import JobData
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from compress.step import Context, Step
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from assay.core.data import JobData
+    from assay.core.data.prepare import JobData
     from assay.core.train import Loss, Schedule
 
 ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slower one on a CPU
@@ -59,8 +59,8 @@ class TrainingStep(Step, ABC):
 
 def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedModel:
     """The module of a finished folder, or of a pretrained source with a fresh head for the job's classes."""
-    from assay.core.load import load_module, load_source
     from assay.core.manifest import Manifest
+    from assay.core.model.load import load_module, load_source
 
     if Manifest.read(source.path) is None:
         return load_source(source, data.labels, seed, ATTENTION)
@@ -71,8 +71,8 @@ def train_and_save(
     step: TrainingStep, source: Artifact, module: PreTrainedModel, loss: Loss, out: Path, ctx: Context
 ) -> dict[str, Any]:
     """Train on the job's training rows, save under `out`, return facts with the accuracy on the validation rows."""
-    from assay.core.load import load_tokenizer, save_module
-    from assay.core.predict import Encoder
+    from assay.core.model.load import load_tokenizer, save_module
+    from assay.core.model.predict import Encoder
     from assay.core.train import train
 
     tokenizer = load_tokenizer(source)

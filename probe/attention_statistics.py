@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.core.predict import StateBatch
+    from assay.core.model.predict import StateBatch
 
 SUM_TOLERANCE = 1e-3  # of a row of attention weights; half precision rounds 512 of them to about that
 

@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 if TYPE_CHECKING:
     import torch
 
-    from assay.core.predict import WhiteBox
+    from assay.core.model.predict import WhiteBox
 
 Pool = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 

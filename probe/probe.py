@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from assay.core.metric import Metric
 
 if TYPE_CHECKING:
-    from assay.core.data import JobData
-    from assay.core.predict import Predictor
+    from assay.core.data.prepare import JobData
+    from assay.core.model.predict import Predictor
 
 
 @dataclass(frozen=True)

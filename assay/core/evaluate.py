@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from assay.core.data import Split
+from assay.core.data.prepare import Split
 from assay.core.errors import AssayError
 from assay.core.metric import Metric
 from assay.core.stats import (

@@ -23,7 +23,7 @@ def describe(kind: str) -> list[tuple[str, str]]:
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
         return [(name, _head(importlib.import_module(f"compress.losses.{name}").__doc__)) for name in names]
     if kind == "families":
-        from assay.core.anatomy import FAMILIES
+        from assay.core.model.anatomy import FAMILIES
 
         return [(name, f"layers at {family.layers}") for name, family in FAMILIES.items()]
     raise InputError(f"no kind named {kind!r}{nearest(kind, list(KINDS))}")

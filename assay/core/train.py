@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from assay.core.manifest import hash_folder, write_json
-from assay.core.predict import Encoder
+from assay.core.model.predict import Encoder
 
 CHECKPOINT_SECONDS = 60.0
 SEAL = "sealed.json"

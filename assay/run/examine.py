@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from assay.core.artifact import Artifact
-from assay.core.data import JobData
+from assay.core.config.job import Chain
+from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
-from assay.core.job import Chain
 from assay.core.manifest import key_of, write_atomic, write_json
-from assay.core.predict import EVAL_BATCH, Predictor, open_predictor
+from assay.core.model.predict import EVAL_BATCH, Predictor, open_predictor
 from assay.run.execute import one_line
 from assay.run.progress import Display
 from probe.probe import Findings, Probe, ProbeContext
@@ -166,7 +166,7 @@ def measure_all(
     folder: Path, subjects: list[Subject], settings: Any, machine: dict[str, Any], display: Display
 ) -> list[str]:
     """Measure all variants side by side, once for this set of artifacts on this machine. Returns what failed."""
-    from assay.core.measure import measure
+    from assay.core.measure.side_by_side import measure
 
     path = folder / "measure.json"
     key = key_of("measure", {s.variant: s.artifact.key for s in subjects}, settings.model_dump(mode="json"), machine)
@@ -174,7 +174,13 @@ def measure_all(
     if found.get("key") != key:
         with display.task("measure") as progress:
             variants = measure({s.variant: s.artifact for s in subjects}, settings, progress)
-        found = {"key": key, "machine": machine, "settings": settings.model_dump(mode="json"), "variants": variants}
+        whole = not any(item.get("error") for item in variants.values())
+        found = {
+            "key": key if whole else None,
+            "machine": machine,
+            "settings": settings.model_dump(mode="json"),
+            "variants": variants,
+        }
         write_json(path, found)
     return [f"{name}: {item['error']}" for name, item in found["variants"].items() if item.get("error")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.core.artifact import Artifact
-from assay.core.data import JobData
+from assay.core.data.prepare import JobData
 from assay.core.errors import AssayError
 from assay.core.machine import package_versions
 from assay.core.manifest import ERROR, Manifest, hash_folder, key_of, write_json
@@ -82,7 +82,7 @@ class Workshop:
 
     def _teacher_logits(self, teacher: Artifact | None) -> np.ndarray:
         """[n, labels] on the training rows, kept on disk since several students ask for them."""
-        from assay.core.predict import open_predictor
+        from assay.core.model.predict import open_predictor
 
         if teacher is None:
             raise AssayError("there is no teacher yet")

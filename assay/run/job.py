@@ -13,9 +13,9 @@ import pandas as pd
 
 from assay.core.address import resolve
 from assay.core.artifact import Artifact, open_source
-from assay.core.data import JobData, prepare
+from assay.core.config.job import Job
+from assay.core.data.prepare import JobData, prepare
 from assay.core.errors import InputError
-from assay.core.job import Job
 from assay.core.machine import describe_machine
 from assay.core.manifest import write_atomic, write_json
 from assay.run.examine import Examiner, Subject, measure_all

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.core.artifact import Artifact, open_finished
-from assay.core.data import JobData
-from assay.core.job import Chain, Job
+from assay.core.config.job import Chain, Job
+from assay.core.data.prepare import JobData
 from assay.core.manifest import is_done, key_of
 from assay.core.plugins import STEPS
 from compress.step import Step

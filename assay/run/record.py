@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.core.data import JobData
-from assay.core.job import Job
+from assay.core.config.job import Job
+from assay.core.data.prepare import JobData
 from assay.core.machine import package_versions
 from assay.core.manifest import ERROR, Manifest, write_json
 from assay.run.plan import Node, Plan

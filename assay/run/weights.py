@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.core.job import Job
+from assay.core.config.job import Job
 from assay.run.plan import Node
 
 _SECONDS_PER_TRAINING_ROW = 0.022

@@ -52,8 +52,8 @@ class Distil(TrainingStep):
     def _hidden(self, source: Artifact, student: PreTrainedModel, ctx: Context) -> tuple[Any, ...]:
         if not self.hidden or ctx.teacher is None:
             return ()
-        from assay.core.edits import layout_of
-        from assay.core.load import load_module
+        from assay.core.model.edits import layout_of
+        from assay.core.model.load import load_module
         from compress.losses.hidden import HiddenLoss
 
         _refuse_other_tokens(source, ctx)
@@ -73,7 +73,7 @@ class Distil(TrainingStep):
 
 
 def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:
-    from assay.core.load import load_tokenizer
+    from assay.core.model.load import load_tokenizer
 
     assert ctx.teacher is not None
     if load_tokenizer(source).get_vocab() != load_tokenizer(ctx.teacher).get_vocab():

@@ -26,9 +26,9 @@ class ExportOnnx(Step):
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: parity, and how many nodes of each operator the graph has."""
-        from assay.core.graph import as_onnx, export, operators
-        from assay.core.parity import compare_logits, require
-        from assay.core.predict import OnnxPredictor, TorchPredictor
+        from assay.core.model.graph import as_onnx, export, operators
+        from assay.core.model.parity import compare_logits, require
+        from assay.core.model.predict import OnnxPredictor, TorchPredictor
 
         reference = TorchPredictor(source, ctx.data.max_length)
         export(reference.module, reference.encoder.tokenizer, out, self.opset)

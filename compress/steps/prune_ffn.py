@@ -29,8 +29,8 @@ class PruneFfn(Step):
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: kept_neurons by original layer, and of how many."""
-        from assay.core.edits import KeepNeurons, layout_of
-        from assay.core.load import load_module
+        from assay.core.model.edits import KeepNeurons, layout_of
+        from assay.core.model.load import load_module
         from compress.scoring import keep_best
 
         present = {layer.index: layer.neurons for layer in layout_of(source.config, source.edits).layers}

@@ -42,8 +42,8 @@ class PruneHeads(Step):
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts by original layer: heads present before, kept, removed, and the scores of those present (none where
         `remove` named them)."""
-        from assay.core.edits import KeepHeads, layout_of
-        from assay.core.load import load_module
+        from assay.core.model.edits import KeepHeads, layout_of
+        from assay.core.model.load import load_module
 
         present = {layer.index: list(layer.heads) for layer in layout_of(source.config, source.edits).layers}
         module = load_module(source)

@@ -37,8 +37,8 @@ class PruneLayers(Step):
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: kept and removed, original layer numbers."""
-        from assay.core.edits import KeepLayers, layout_of
-        from assay.core.load import load_module
+        from assay.core.model.edits import KeepLayers, layout_of
+        from assay.core.model.load import load_module
 
         present = [layer.index for layer in layout_of(source.config, source.edits).layers]
         kept = self._kept(present)

@@ -34,9 +34,9 @@ class Quantize(Step):
         """Facts: parity with the torch weights, operators, and the integer products that onnxruntime will run."""
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        from assay.core.graph import as_onnx, integer_operators, operators
-        from assay.core.parity import compare_logits, require
-        from assay.core.predict import OnnxPredictor, open_predictor
+        from assay.core.model.graph import as_onnx, integer_operators, operators
+        from assay.core.model.parity import compare_logits, require
+        from assay.core.model.predict import OnnxPredictor, open_predictor
 
         shutil.copytree(source.path, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(GRAPH, "manifest.json"))
         quantize_dynamic(

@@ -15,7 +15,7 @@ from probe.probe import Findings, Probe, ProbeContext
 from probe.sample import draw_rows
 
 if TYPE_CHECKING:
-    from assay.core.predict import Predictor, WhiteBox
+    from assay.core.model.predict import Predictor, WhiteBox
     from probe.attention_statistics import AttentionSums
 
 UNITS = {"entropy": "nats", "distance": "tokens", "separators": "fraction"}

@@ -20,8 +20,8 @@ from probe.probe import Findings, Probe, ProbeContext
 from probe.sample import draw_rows
 
 if TYPE_CHECKING:
-    from assay.core.data import Split
-    from assay.core.predict import Predictor
+    from assay.core.data.prepare import Split
+    from assay.core.model.predict import Predictor
 
 
 class FidelityProbe(Probe):

@@ -24,8 +24,8 @@ from probe.sample import draw_rows
 from probe.tasks import Examples, Task, bigram_shift_task, control_labels, length_task
 
 if TYPE_CHECKING:
-    from assay.core.data import Split
-    from assay.core.predict import Predictor, WhiteBox
+    from assay.core.data.prepare import Split
+    from assay.core.model.predict import Predictor, WhiteBox
 
 TaskName = Literal["length", "bigram_shift", "label"]
 Pooling = Literal["mean", "first"]

@@ -21,8 +21,8 @@ from probe.sample import draw_rows
 from probe.typo_search import FLIPPED, Target, attack, make_target
 
 if TYPE_CHECKING:
-    from assay.core.data import Split
-    from assay.core.predict import Predictor
+    from assay.core.data.prepare import Split
+    from assay.core.model.predict import Predictor
 
 MAX_EXAMPLES = 20
 WRONG, NO_WORD = "wrong from the start", "no word to edit"

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score
 
-from assay.core.data import Split
+from assay.core.data.prepare import Split
 from assay.core.errors import AssayError
 from assay.core.evaluate import compare, evaluate
 from assay.core.metric import Metric

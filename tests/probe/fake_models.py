@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from assay.core.artifact import Artifact
-from assay.core.data import JobData, Split
-from assay.core.predict import Predictor, StateBatch
+from assay.core.data.prepare import JobData, Split
+from assay.core.model.predict import Predictor, StateBatch
 from probe.probe import ProbeContext
 
 ARTIFACT = Artifact(Path("store/fake-1234"), "1234", "torch", "text-classification", "bert")

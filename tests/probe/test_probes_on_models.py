@@ -11,8 +11,8 @@ from fake_models import context, split
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from assay.core.artifact import Artifact
+from assay.core.model.predict import open_predictor
 from assay.core.plugins import PROBES
-from assay.core.predict import open_predictor
 from probe.probes.attention import AttentionProbe
 from probe.probes.fidelity import FidelityProbe
 from probe.probes.typos import TypoProbe

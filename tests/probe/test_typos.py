@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fake_models import Classifier, context, split
 
-from assay.core.data import Split
+from assay.core.data.prepare import Split
 from assay.core.errors import NotGiven
 from probe.probe import Findings
 from probe.probes.typos import TypoProbe

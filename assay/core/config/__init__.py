@@ -1,0 +1,1 @@
+"""YAML to a checked Job, without importing torch."""

@@ -1,0 +1,1 @@
+"""Rows of text with labels: read, mapped by name, split by seed."""

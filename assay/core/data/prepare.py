@@ -1,0 +1,133 @@
+"""Rows of text with labels: read, mapped by name, split by seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from assay.core.data.labels import encode
+from assay.core.data.notes import describe
+from assay.core.data.read import Rows, read_rows
+from assay.core.data.settings import DataSettings
+from assay.core.data.split import sample, split_rows
+from assay.core.errors import InputError
+from assay.core.manifest import key_of
+
+NAMES = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Split:
+    """`labels` is int64 [n] class indices (-1 = hidden), float64 [n] for regression, or int64 [n, labels] of 0/1.
+
+    `rows` are the row numbers in the source file (first data row = 1), so that a message can name them."""
+
+    texts: list[str]
+    labels: np.ndarray
+    rows: list[int]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, index: Sequence[int] | np.ndarray) -> Split:
+        """The rows at these positions, in this order."""
+        labels = self.labels[np.asarray(index, np.int64)]
+        return Split([self.texts[i] for i in index], labels, [self.rows[i] for i in index])
+
+
+@dataclass(frozen=True)
+class JobData:
+    """`labels` are class names in the order of the indices (empty for regression).
+
+    `fingerprint` changes when any text, label or the split changes. `notes` are JSON-able facts for the report:
+    counts per class, duplicates dropped, empty texts."""
+
+    train: Split
+    validation: Split
+    test: Split
+    labels: tuple[str, ...]
+    task: str
+    fingerprint: str
+    max_length: int = 128
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def prepare(settings: DataSettings, task: str, seed: int) -> JobData:
+    """Read, map labels by name and split, the same for the same seed.
+
+    Rows of a split come in seeded random order, so that its first rows are a fair sample. No text is in two splits:
+    equal texts of one file stay together, and with files of their own for validation or test, rows of the others that
+    repeat a test text, or a validation text in train, are left out and counted.
+    Raises InputError naming the file and the row."""
+    addresses = {"train": settings.source, "validation": settings.validation_source, "test": settings.test_source}
+    files = {name: read_rows(address, settings) for name, address in addresses.items() if address}
+    names, arrays = encode(list(files.values()), settings, task, hidden_in=files.get("test"))
+    sampled = {
+        name: Split(rows.texts, array, rows.numbers).take(sample(array, settings.limit or len(array), seed))
+        for (name, rows), array in zip(files.items(), arrays, strict=True)
+    }
+    kept = _without_repeats(sampled)
+    splits = _split(kept, settings, seed)
+    notes = {
+        "files": {name: _file_facts(rows, len(sampled[name]), len(kept[name])) for name, rows in files.items()},
+        **describe(splits, names),
+    }
+    content = fingerprint(splits, names, settings.max_length)
+    return JobData(**splits, labels=names, task=task, fingerprint=content, max_length=settings.max_length, notes=notes)
+
+
+def _file_facts(rows: Rows, sampled: int, kept: int) -> dict[str, Any]:
+    """How the rows of a file came down to those of the job."""
+    return {
+        "source": rows.name,
+        "rows": rows.seen,
+        "left_out_by_where": rows.seen - rows.skipped - len(rows),
+        "empty_skipped": rows.skipped,
+        "sampled": sampled,
+        "repeats_across_files": sampled - kept,
+    }
+
+
+def fingerprint(splits: dict[str, Split], labels: tuple[str, ...], max_length: int) -> str:
+    """Key of texts, labels, their order and split, class names and length; row numbers and file names do not count."""
+    digests = {name: _digest(split) for name, split in splits.items()}
+    return key_of("data", digests, labels, max_length)
+
+
+def _digest(split: Split) -> str:
+    digest = hashlib.sha256(f"{split.labels.dtype}{split.labels.shape}".encode())
+    digest.update(split.labels.tobytes())
+    for text in split.texts:
+        data = text.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _without_repeats(files: dict[str, Split]) -> dict[str, Split]:
+    """Each file without the texts of those that are held out further: test over validation over train."""
+    taken: set[str] = set()
+    kept: dict[str, Split] = {}
+    for name in ("test", "validation", "train"):
+        if name in files:
+            fresh = [i for i, text in enumerate(files[name].texts) if text not in taken]
+            kept[name] = files[name].take(fresh)
+            taken.update(files[name].texts)
+    if not all(map(len, kept.values())):
+        raise InputError("data: every row of a file repeats a text of data.test_source or data.validation_source")
+    return kept
+
+
+def _split(files: dict[str, Split], settings: DataSettings, seed: int) -> dict[str, Split]:
+    """Three splits out of one to three files; what has a file of its own is not split off."""
+    train = files["train"]
+    sizes = {name: 0 if name in files else getattr(settings.split, name) for name in ("test", "validation")}
+    rows = dict(zip(NAMES, split_rows(train.texts, train.labels, **sizes, seed=seed), strict=True))
+    drawn = {name: train.take(rows[name]) for name in NAMES if name == "train" or name not in files}
+    order = np.random.default_rng(seed)
+    own = {name: split.take(order.permutation(len(split))) for name, split in files.items() if name != "train"}
+    return {name: (drawn | own)[name] for name in NAMES}

@@ -1,0 +1,1 @@
+"""Bytes, parameters, latency, memory and cold start, measured side by side."""

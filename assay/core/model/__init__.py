@@ -1,0 +1,1 @@
+"""Models in memory: anatomy, edits, loading, prediction, graphs."""

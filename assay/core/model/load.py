@@ -1,0 +1,206 @@
+"""Artifact -> torch module or ONNX session, and back to a folder; the only place that rebuilds edited shapes.
+
+Nothing is initialised anew in silence: weights that the config asks for and the file lacks are an error, but for the
+head of a pretrained source. Everything is read from the folder; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_model
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from assay.core.artifact import PROBLEM_TYPES, WEIGHTS, Artifact
+from assay.core.errors import InputError, NotGiven
+from assay.core.model.anatomy import family_of
+from assay.core.model.corrupt import check_content, check_weights, first_line, truncated
+from assay.core.model.edits import apply_edits, edits_from_json, original_depth
+from assay.core.model.head import REGRESSION_NAMES, fit_head, head_names, set_names
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+log = logging.getLogger(__name__)
+
+
+def load_module(artifact: Artifact, attn_implementation: str = "eager") -> PreTrainedModel:
+    """The classifier in evaluation mode, in the dtype it was saved in.
+
+    "eager" attention gives its weights when asked; "sdpa" is faster and used where the family has it. NotGiven for an
+    ONNX artifact; InputError where the file is damaged or does not fit the config and edits."""
+    if artifact.format != "torch":
+        raise NotGiven(f"{artifact.path}: an {artifact.format} artifact holds no torch weights")
+    path = artifact.path / WEIGHTS
+    check_weights(path)
+    if artifact.edits:
+        return _rebuild(artifact, attn_implementation).eval()
+    module, missing = _from_pretrained(artifact, _config(artifact), attn_implementation, "auto")
+    if missing:
+        raise InputError(
+            f"{path}: the config asks for tensors that are missing or of another shape: {', '.join(missing)}"
+        )
+    return module.eval()
+
+
+def load_source(
+    artifact: Artifact, labels: tuple[str, ...], seed: int, attn_implementation: str = "sdpa"
+) -> PreTrainedModel:
+    """A pretrained model that Assay did not write, in float32, with a head for `labels`, in evaluation mode.
+
+    A head for the same class names is kept, its outputs put in the order of `labels`; otherwise it is drawn from `seed`
+    and the log says so. `labels` is empty for regression. InputError where anything but the head is missing."""
+    check_weights(artifact.path / WEIGHTS)
+    wanted = labels or REGRESSION_NAMES
+    names = head_names(artifact.labels, wanted)
+    config = _config(artifact)
+    set_names(config, names)
+    config.problem_type = PROBLEM_TYPES[artifact.task]
+    module, missing = _from_pretrained(artifact, config, attn_implementation, torch.float32)
+    try:
+        fit_head(module, family_of(artifact.family), wanted, names == artifact.labels, missing, seed)
+    except InputError as error:
+        raise InputError(f"{artifact.path / WEIGHTS}: {error}") from None
+    return module.eval()
+
+
+def save_module(module: PreTrainedModel, out: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write weights (one file, tied tensors once), config and tokenizer, whose pad token fills a gap in the config."""
+    if module.config.pad_token_id is None:
+        module.config.pad_token_id = tokenizer.pad_token_id
+    module.save_pretrained(out, max_shard_size="1TB")
+    tokenizer.save_pretrained(out)
+
+
+def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer; `model_max_length` is at most the number of positions the model has.
+
+    Where it has no pad token, the end token pads. InputError where the folder holds no usable tokenizer."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(artifact.path, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{artifact.path}: no usable tokenizer ({first_line(error)})") from None
+    positions = artifact.config["max_position_embeddings"] - family_of(artifact.family).first_position
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token
+        log.warning("%s: the tokenizer has no pad token; %s pads", artifact.path, tokenizer.pad_token)
+    return tokenizer
+
+
+def find_graph(path: Path) -> Path:
+    """The ONNX file of a folder, or `path` itself where it is a file.
+
+    InputError where the folder holds none, or several and it cannot be known which is meant."""
+    if path.is_file():
+        return path
+    graphs = sorted(path.glob("*.onnx"))
+    if not graphs:
+        raise InputError(f"{path}: no .onnx file")
+    if len(graphs) > 1:
+        found = ", ".join(f"{graph.name} ({graph.stat().st_size} bytes)" for graph in graphs)
+        raise InputError(f"{path}: which graph? found {found}; name one, e.g. {graphs[0]}")
+    return graphs[0]
+
+
+def load_session(artifact: Artifact, threads: int | None = None) -> InferenceSession:
+    """The artifact's graph on the CPU, with `threads` threads (default: all cores). Idle threads do not spin.
+
+    InputError where the file is damaged or onnxruntime refuses it."""
+    return open_graph(find_graph(artifact.path), threads)
+
+
+def open_graph(path: Path, threads: int | None = None) -> InferenceSession:
+    """As `load_session`, for one ONNX file."""
+    import onnxruntime
+
+    check_content(path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own errors share no public base class
+        if "INVALID_PROTOBUF" in str(error):
+            raise truncated(path, error) from None
+        raise InputError(f"{path}: onnxruntime cannot load it: {first_line(error)}") from None
+
+
+def _rebuild(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
+    """Original shape from the config, edits replayed on it, then the weights, every one of them."""
+    edits = edits_from_json(artifact.edits)
+    family = family_of(artifact.family)
+    config = _config(artifact)
+    depth = getattr(config, family.depth_key)
+    setattr(config, family.depth_key, original_depth(edits) or depth)
+    with torch.random.fork_rng(devices=[]):
+        kernel = _kernel(artifact, attn_implementation)
+        module = AutoModelForSequenceClassification.from_config(config, attn_implementation=kernel)
+    apply_edits(module, edits, family)
+    path = artifact.path / WEIGHTS
+    try:
+        load_model(module, path, strict=True)
+    except RuntimeError as error:
+        raise InputError(f"{path}: weights do not fit config.json and the edits in manifest.json: {error}") from None
+    return module
+
+
+def _from_pretrained(
+    artifact: Artifact, config: PretrainedConfig, attn_implementation: str, dtype: Any
+) -> tuple[PreTrainedModel, list[str]]:
+    """The module, and the names of parameters that the file lacks or holds in another shape.
+
+    InputError where the file holds layers that the config does not have."""
+    with torch.random.fork_rng(devices=[]), _quiet():
+        module, info = AutoModelForSequenceClassification.from_pretrained(
+            artifact.path,
+            config=config,
+            attn_implementation=_kernel(artifact, attn_implementation),
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    family = family_of(artifact.family)
+    layers = family.layers.removeprefix(family.base)
+    surplus = sorted(name for name in info["unexpected_keys"] if f"{layers}." in f".{name}")
+    if surplus:
+        raise InputError(f"{artifact.path / WEIGHTS}: holds tensors the config has no place for: {', '.join(surplus)}")
+    misshapen = {
+        item if isinstance(item, str) else item[0] for item in info["mismatched_keys"]
+    }  # 4.57 | 5: with shapes
+    return module, sorted(misshapen.union(info["missing_keys"]))
+
+
+def _config(artifact: Artifact) -> PretrainedConfig:
+    return AutoConfig.from_pretrained(artifact.path, local_files_only=True)
+
+
+def _kernel(artifact: Artifact, wanted: str) -> str:
+    return wanted if wanted in family_of(artifact.family).kernels else "eager"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the loader's own warnings about new weights: ours name them or refuse them."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)

@@ -1,0 +1,195 @@
+"""Predictors: texts in, logits out, the same for torch and ONNX; a white box adds what happens inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from assay.core.artifact import Artifact
+from assay.core.errors import AssayError, NotGiven
+
+if TYPE_CHECKING:
+    import torch
+    from onnxruntime import InferenceSession
+    from transformers import PreTrainedTokenizerBase
+
+EVAL_BATCH = 32
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """`artifact` is the model on disk."""
+
+    artifact: Artifact
+
+    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+        """float32 [n, labels] in the order of `texts`. Rows are batched by length and padded to the longest of their
+        batch, or to `pad_to` tokens."""
+        ...
+
+
+@dataclass(frozen=True)
+class StateBatch:
+    """What the model did with a few rows. Arrays are float32 torch tensors without gradient.
+
+    rows:       positions in the list of texts that was given
+    input_ids:  [batch, tokens]
+    mask:       [batch, tokens] bool, False on padding
+    special:    [batch, tokens] bool, True on separators ([CLS], [SEP], <s>, ...)
+    hidden:     one [batch, tokens, width] a layer, the embedding output first
+    attentions: one [batch, heads, tokens, tokens] a layer (heads may differ by layer); empty list if not asked for
+    logits:     [batch, labels]
+    """
+
+    rows: list[int]
+    input_ids: torch.Tensor
+    mask: torch.Tensor
+    special: torch.Tensor
+    hidden: list[torch.Tensor]
+    attentions: list[torch.Tensor]
+    logits: torch.Tensor
+
+
+@runtime_checkable
+class WhiteBox(Predictor, Protocol):
+    """A torch model. `layers` are the original layer numbers still present; `heads[i]` the original head numbers of
+    the i-th present layer."""
+
+    layers: tuple[int, ...]
+    heads: tuple[tuple[int, ...], ...]
+
+    def states(
+        self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """Stream of batches sorted by length; nothing is kept, so memory does not grow with rows."""
+        ...
+
+
+class Encoder:
+    """Texts to padded batches: each text is tokenized once a call, and rows go out sorted by length."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = min(max_length, tokenizer.model_max_length)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, special tokens included, cut to `max_length`. A blank text keeps its separators."""
+        if not texts:
+            return []
+        return self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+
+    def batches(
+        self, texts: Sequence[str], batch_size: int, pad_to: int | None = None
+    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """(positions in `texts`, int64 inputs [batch, tokens]) from the shortest rows to the longest."""
+        ids = self.ids(texts)
+        order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            yield rows, self.pad([ids[row] for row in rows], pad_to)
+
+    def pad(self, ids: list[list[int]], pad_to: int | None = None) -> dict[str, np.ndarray]:
+        """Inputs by name, padded on the tokenizer's own side to the longest row or, if that is more, to `pad_to` tokens
+        (at most `max_length`)."""
+        batch = self.tokenizer.pad(
+            {"input_ids": ids},
+            padding="max_length",
+            max_length=max(min(pad_to or 0, self.max_length), *map(len, ids)),
+            return_attention_mask=True,
+            return_tensors="np",
+        )
+        return {name: np.asarray(value, dtype=np.int64) for name, value in batch.items()}
+
+
+class TorchPredictor:
+    """A WhiteBox over a torch module in evaluation mode."""
+
+    def __init__(self, artifact: Artifact, max_length: int) -> None:
+        from assay.core.model.edits import layout_of
+        from assay.core.model.load import load_module, load_tokenizer
+
+        self.artifact = artifact
+        self.module = load_module(artifact)
+        self.encoder = Encoder(load_tokenizer(artifact), max_length)
+        layout = layout_of(artifact.config, artifact.edits)
+        self.layers = tuple(layer.index for layer in layout.layers)
+        self.heads = tuple(layer.heads for layer in layout.layers)
+
+    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+        """float32 [n, labels], see Predictor."""
+        import torch
+
+        out = np.zeros((len(texts), self.module.config.num_labels), dtype=np.float32)
+        with torch.inference_mode():
+            for rows, inputs in self.encoder.batches(texts, batch_size, pad_to):
+                out[rows] = self.module(**_tensors(inputs)).logits.float().numpy()
+        return out
+
+    def states(
+        self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """Stream of StateBatch, see WhiteBox. AssayError when attentions are asked for and the kernel gives none."""
+        import torch
+
+        special_ids = torch.tensor(sorted(set(self.encoder.tokenizer.all_special_ids)))
+        for rows, inputs in self.encoder.batches(texts, batch_size):
+            batch = _tensors(inputs)
+            with torch.inference_mode():
+                out = self.module(**batch, output_hidden_states=True, output_attentions=attentions)
+            mask = batch["attention_mask"].bool()
+            special = torch.isin(batch["input_ids"], special_ids) & mask
+            weights = _attentions(out) if attentions else []
+            yield StateBatch(rows, batch["input_ids"], mask, special, list(out.hidden_states), weights, out.logits)
+
+
+class OnnxPredictor:
+    """A Predictor over an ONNX graph. Inputs the graph does not have are dropped from what the tokenizer gives."""
+
+    def __init__(self, artifact: Artifact, max_length: int, threads: int | None = None) -> None:
+        from assay.core.model.load import load_session, load_tokenizer
+
+        self.artifact = artifact
+        self.session = load_session(artifact, threads)
+        self.encoder = Encoder(load_tokenizer(artifact), max_length)
+
+    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+        """float32 [n, labels], see Predictor."""
+        out = np.zeros((len(texts), len(self.artifact.labels)), dtype=np.float32)
+        for rows, inputs in self.encoder.batches(texts, batch_size, pad_to):
+            out[rows] = run_graph(self.session, inputs)
+        return out
+
+
+def open_predictor(artifact: Artifact, max_length: int, threads: int | None = None) -> Predictor:
+    """The predictor for the artifact's format."""
+    if artifact.format == "onnx":
+        return OnnxPredictor(artifact, max_length, threads)
+    return TorchPredictor(artifact, max_length)
+
+
+def run_graph(session: InferenceSession, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Logits [batch, labels] of one batch. The feed is built from the graph's own list of inputs.
+
+    Raises NotGiven when the graph wants an input that the tokenizer does not give."""
+    wanted = [item.name for item in session.get_inputs()]
+    absent = [name for name in wanted if name not in inputs and name != "token_type_ids"]
+    if absent:
+        raise NotGiven(f"the graph wants {absent}, the tokenizer gives {sorted(inputs)}")
+    feed = {name: inputs[name] if name in inputs else np.zeros_like(inputs["input_ids"]) for name in wanted}
+    return session.run(["logits"], feed)[0]
+
+
+def _tensors(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(value) for name, value in inputs.items()}
+
+
+def _attentions(out: object) -> list[torch.Tensor]:
+    weights = getattr(out, "attentions", None)
+    if not weights or any(layer is None for layer in weights):
+        raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
+    return list(weights)

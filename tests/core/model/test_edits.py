@@ -1,0 +1,276 @@
+"""A removed part equals a masked part, in every family, alone and stacked; masking matters at all."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, BertConfig, PreTrainedModel
+
+from assay.core.artifact import Artifact
+from assay.core.errors import AssayError, InputError
+from assay.core.model.anatomy import FAMILIES, family_of
+from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, apply_edits, edit_from_json, layout_of
+from assay.core.model.load import load_module
+from assay.core.model.masks import check_masking, mask_heads, mask_neurons
+
+MakeArtifact = Callable[..., Artifact]
+UNEVEN = {0: [1, 2, 3], 2: [0]}
+NEURONS = {0: list(range(0, 48, 2)), 3: [5, 6, 7, 40]}
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def artifact(request: pytest.FixtureRequest, tiny_artifact: MakeArtifact) -> Artifact:
+    """A four-layer, four-head model of each family."""
+    return tiny_artifact(request.param)
+
+
+def batch() -> dict[str, torch.Tensor]:
+    """Two rows, the second padded."""
+    ids = torch.tensor([[2, 40, 41, 42, 43, 44, 3], [2, 50, 51, 3, 1, 1, 1]])
+    return {"input_ids": ids, "attention_mask": (torch.arange(7) < torch.tensor([[7], [4]])).long()}
+
+
+@torch.no_grad()
+def logits(model: PreTrainedModel) -> torch.Tensor:
+    return model(**batch()).logits
+
+
+def keep_masks(kept: dict[int, list[int]], units: int, layers: int = 4) -> torch.Tensor:
+    """[layers, units] of ones, with zeros where `kept` leaves a unit out."""
+    masks = torch.ones(layers, units)
+    for layer, numbers in kept.items():
+        masks[layer] = torch.isin(torch.arange(units), torch.tensor(numbers)).float()
+    return masks
+
+
+def test_removed_heads_equal_masked_heads(artifact: Artifact) -> None:
+    model, family = load_module(artifact), family_of(artifact.family)
+    plain = logits(model)
+    with mask_heads(model, family, keep_masks(UNEVEN, 4)):
+        masked = logits(model)
+    apply_edits(model, [KeepHeads(UNEVEN)], family)
+    assert (masked - plain).abs().max() > 1e-2
+    torch.testing.assert_close(logits(model), masked, atol=1e-5, rtol=0)
+
+
+def test_removed_neurons_equal_masked_neurons(artifact: Artifact) -> None:
+    model, family = load_module(artifact), family_of(artifact.family)
+    plain = logits(model)
+    with mask_neurons(model, family, keep_masks(NEURONS, 48)):
+        masked = logits(model)
+    apply_edits(model, [KeepNeurons(NEURONS)], family)
+    assert (masked - plain).abs().max() > 1e-2
+    torch.testing.assert_close(logits(model), masked, atol=1e-5, rtol=0)
+
+
+def test_removed_layers_are_the_named_ones(artifact: Artifact) -> None:
+    model, family = load_module(artifact), family_of(artifact.family)
+    blocks = list(model.get_submodule(family.layers).children())
+    apply_edits(model, [KeepLayers([0, 2], of=4)], family)
+    assert list(model.get_submodule(family.layers).children()) == [blocks[0], blocks[2]]
+    assert model.config.num_hidden_layers == 2
+    assert logits(model).isfinite().all()
+
+
+def test_stacked_edits_name_originals(artifact: Artifact) -> None:
+    """Heads, layers, neurons, heads again: the same as the masks of all of them on the model that kept its layers."""
+    family = family_of(artifact.family)
+    stacked, reference = load_module(artifact), load_module(artifact)
+    edits = [KeepHeads(UNEVEN), KeepLayers([0, 2, 3], of=4), KeepNeurons(NEURONS), KeepHeads({0: [3], 3: [0, 2]})]
+    for edit in edits:
+        apply_edits(stacked, [edit], family)
+    apply_edits(reference, [KeepLayers([0, 2, 3], of=4)], family)
+    heads = keep_masks({0: [3], 2: [0], 3: [0, 2]}, 4)[[0, 2, 3]]
+    neurons = keep_masks(NEURONS, 48)[[0, 2, 3]]
+    with mask_heads(reference, family, heads), mask_neurons(reference, family, neurons):
+        expected = logits(reference)
+    torch.testing.assert_close(logits(stacked), expected, atol=1e-5, rtol=0)
+
+
+def test_edits_at_once_equal_edits_one_by_one(artifact: Artifact) -> None:
+    family = family_of(artifact.family)
+    edits = [KeepHeads({1: [0, 2, 3]}), KeepHeads({1: [2, 3]}), KeepLayers([1, 2], of=4)]
+    at_once, stepwise = load_module(artifact), load_module(artifact)
+    apply_edits(at_once, edits, family)
+    for edit in edits:
+        apply_edits(stepwise, [edit], family)
+    torch.testing.assert_close(logits(at_once), logits(stepwise), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_uneven_heads_survive_tracing_and_copying(name: str, tiny_artifact: MakeArtifact) -> None:
+    model = load_module(tiny_artifact(name))
+    apply_edits(model, [KeepHeads(UNEVEN)], FAMILIES[name])
+    expected = logits(model)
+    inputs = batch()
+    forward = Logits(copy.deepcopy(model))
+    traced = torch.jit.trace(forward, tuple(value[:, :3] for value in inputs.values()))
+    torch.testing.assert_close(traced(*inputs.values()), expected, atol=1e-5, rtol=0)
+
+
+class Logits(torch.nn.Module):
+    """The model with positional inputs and one output, as a tracer wants it."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+
+def test_check_masking_passes_where_masks_work(artifact: Artifact) -> None:
+    check_masking(load_module(artifact), family_of(artifact.family), batch())
+
+
+def test_check_masking_stops_where_a_layer_ignores_its_heads(artifact: Artifact) -> None:
+    model, family = load_module(artifact), family_of(artifact.family)
+    output = model.get_submodule(f"{family.layers}.1.{family.o}")
+    torch.nn.init.zeros_(output.get_parameter("weight"))
+    with pytest.raises(AssayError, match=r"layer\.1\..*does not change the logits"):
+        check_masking(model, family, batch())
+
+
+def test_mask_gradients_are_those_of_finite_differences(tiny_artifact: MakeArtifact) -> None:
+    model, family = load_module(tiny_artifact("bert")).double(), FAMILIES["bert"]
+    masks = torch.ones(4, 4, dtype=torch.float64, requires_grad=True)
+
+    def loss(values: torch.Tensor) -> torch.Tensor:
+        with mask_heads(model, family, values):
+            return model(**batch()).logits.square().sum()
+
+    (gradient,) = torch.autograd.grad(loss(masks), masks)
+    step = torch.zeros(4, 4, dtype=torch.float64)
+    step[2, 1] = 1e-5
+    with torch.no_grad():
+        difference = (loss(masks + step) - loss(masks - step)) / 2e-5
+    assert gradient[2, 1] == pytest.approx(difference.item(), rel=1e-5)
+    assert (gradient != 0).all()
+
+
+def test_a_mask_for_each_row_acts_on_that_row(tiny_artifact: MakeArtifact) -> None:
+    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+    plain = logits(model)
+    masks = torch.ones(4, 2, 4)
+    masks[:, 1] = 0
+    with mask_heads(model, family, masks):
+        masked = logits(model)
+    torch.testing.assert_close(masked[0], plain[0])
+    assert (masked[1] - plain[1]).abs().max() > 1e-2
+    torch.testing.assert_close(logits(model), plain)  # the hooks are gone
+
+
+def test_masks_of_the_wrong_size_are_refused(tiny_artifact: MakeArtifact) -> None:
+    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+    with (
+        pytest.raises(AssayError, match=r"\[3, 3, 3, 3\] by layer, the model has \[4, 4, 4, 4\]"),
+        mask_heads(model, family, torch.ones(4, 3)),
+    ):
+        pass
+
+
+def test_cutting_keeps_dtype_bias_and_frozen_parameters(tiny_artifact: MakeArtifact) -> None:
+    model, family = load_module(tiny_artifact("bert")).to(torch.float16), FAMILIES["bert"]
+    query = model.get_submodule("bert.encoder.layer.0.attention.self.query")
+    query.requires_grad_(False)
+    expected = query.bias[8:].clone()
+    apply_edits(model, [KeepHeads(UNEVEN)], family)
+    assert query.weight.dtype == torch.float16
+    assert query.weight.shape == (24, 32)
+    assert torch.equal(query.bias, expected)
+    assert not query.weight.requires_grad
+    assert model.get_submodule("bert.encoder.layer.0.attention.self.key").weight.requires_grad
+
+
+def test_tied_embeddings_stay_tied() -> None:
+    config = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+    model = AutoModelForMaskedLM.from_config(config)
+    apply_edits(model, [KeepHeads({0: [1]}), KeepLayers([0], of=2)], FAMILIES["bert"])
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def test_an_edited_model_opened_some_other_way_is_refused(tiny_artifact: MakeArtifact) -> None:
+    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+    apply_edits(model, [KeepHeads(UNEVEN)], family)
+    del model.layout
+    with pytest.raises(AssayError, match=r"\(24, 48\), \(32, 48\), \(8, 48\).*config and edits say"):
+        apply_edits(model, [KeepHeads({1: [0]})], family)
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        ([KeepHeads({1: []})], r"keep_heads: layer 1 would lose its last head; keep at least one of 0-3"),
+        ([KeepHeads({1: [4]})], r"keep_heads: layer 1 has no head 4; present: 0-3"),
+        ([KeepHeads({1: [0, 0]})], r"name one twice"),
+        ([KeepHeads({7: [0]})], r"keep_heads: layer 7 is not in the model; present: 0, 1, 2, 3"),
+        ([KeepHeads({1: [2]}), KeepHeads({1: [0]})], r"layer 1 has no head 0; present: 2"),
+        ([KeepLayers([0, 2], of=4), KeepHeads({1: [0]})], r"layer 1 is not in the model; present: 0, 2"),
+        ([KeepLayers([], of=4)], r"keep_layers: the model would lose its last layer"),
+        ([KeepLayers([0], of=6)], r"made for a model of 6 layers, this one has 4"),
+        ([KeepNeurons({0: []})], r"keep_neurons: layer 0 would lose its last neuron; keep at least one of 0-47"),
+        ([KeepNeurons({0: [1, 48]})], r"layer 0 has no neuron 48; present: 0-47"),
+    ],
+)
+def test_impossible_edits_are_refused_by_name_and_cut_nothing(
+    tiny_artifact: MakeArtifact, edits: list[Edit], message: str
+) -> None:
+    model = load_module(tiny_artifact("bert"))
+    before = {name: value.shape for name, value in model.state_dict().items()}
+    with pytest.raises(InputError, match=message):
+        apply_edits(model, edits, FAMILIES["bert"])
+    assert {name: value.shape for name, value in model.state_dict().items()} == before
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [KeepHeads(UNEVEN), KeepLayers([3, 0], of=4), KeepNeurons({0: [0, 1, 2, 5, 7, 8], 3: [9], 1: [0, 2]})],
+    ids=lambda edit: edit.kind,
+)
+def test_edits_survive_json(edit: Edit) -> None:
+    assert edit_from_json(json.loads(json.dumps(edit.to_json()))) == edit
+
+
+def test_neurons_are_compact_in_json() -> None:
+    assert KeepNeurons({0: [*range(500), 502, *range(600, 3072)]}).to_json() == {
+        "edit": "keep_neurons",
+        "neurons": {"0": "0-499,502,600-3071"},
+    }
+
+
+@pytest.mark.parametrize(
+    "data", [{"edit": "keep_tails"}, {"edit": "keep_layers"}, {"edit": "keep_neurons", "neurons": 3}]
+)
+def test_unreadable_edits_are_refused(data: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"keep_tails|keep_layers|keep_neurons"):
+        edit_from_json(data)
+
+
+def test_layout_follows_the_edits() -> None:
+    config = {
+        "model_type": "distilbert", "n_layers": 2, "n_heads": 4, "dim": 32, "hidden_dim": 6,
+    }  # fmt: skip
+    edits = [KeepHeads({3: [1, 2]}), KeepLayers([1, 3], of=4), KeepNeurons({1: [0, 5]})]
+    layout = layout_of(config, [edit.to_json() for edit in edits])
+    assert layout.head_dim == 8
+    assert [layer.index for layer in layout.layers] == [1, 3]
+    assert [layer.heads for layer in layout.layers] == [(0, 1, 2, 3), (1, 2)]
+    assert [layer.neurons for layer in layout.layers] == [(0, 5), (0, 1, 2, 3, 4, 5)]
+
+
+def test_layout_refuses_a_config_of_another_depth() -> None:
+    config = {
+        "model_type": "bert", "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 32,
+        "intermediate_size": 6,
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"num_hidden_layers: 3 in the config, 2 after the edits"):
+        layout_of(config, [KeepLayers([1, 3], of=4).to_json()])
+
+
+def test_an_unknown_family_says_what_to_add() -> None:
+    with pytest.raises(InputError, match=r"'gpt2'.*known: bert, .*add a Family .*assay/core/anatomy\.py"):
+        family_of("gpt2")
