@@ -156,9 +156,13 @@ def measured(run: Run) -> dict[str, dict[str, str]]:
         "Data": {"fingerprint": run.data.get("fingerprint"), **notes},
         "Versions": run.versions,
     }
-    return {
-        group: {name: facts.plain(v) for name, v in items.items() if v is not None} for group, items in groups.items()
-    }
+    return {group: _told(items, named=group == "Versions") for group, items in groups.items()}
+
+
+def _told(items: Mapping[str, Any], named: bool) -> dict[str, str]:
+    """`named` leaves the names as they are: they are packages."""
+    known = {name: facts.plain(value) for name, value in items.items() if value is not None}
+    return known if named else {units.title(name): value for name, value in known.items()}
 
 
 def _flags(flags: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:

@@ -91,9 +91,9 @@ def linear_tasks(run: Run) -> dict[str, list[Curve]]:
 
 def attention(run: Run) -> list[Heads]:
     """Attention statistics of each distinct model."""
-    found = [each for each in shared(run, "attention") if each.result.details.get("layers")]
+    found = [each for each in shared(run, "attention") if _has_heads(each.result)]
     every = [head["entropy"] for each in found for layer in each.result.details["layers"] for head in layer["heads"]]
-    span = (min(every), max(every)) if every else None
+    span = (min(every, default=0.0), max(every, default=0.0))
     return [_heads(each, min(MOST_CELLS, MOST_CELLS_IN_ALL // len(found)), span) for each in found]
 
 
@@ -197,7 +197,7 @@ def _one(rows: Sequence[Mapping[str, Any]], key: str, name: str, look: int) -> S
     return Series(name, [(row["layer"], row[key]) for row in known], bounds, look)
 
 
-def _heads(found: Found, most: int, span: tuple[float, float] | None) -> Heads:
+def _heads(found: Found, most: int, span: tuple[float, float]) -> Heads:
     layers = found.result.details["layers"]
     kept = _spaced(layers, max(2, most // max(1, *(len(layer["heads"]) for layer in layers))))
     values = {(layer["layer"], head["head"]): head["entropy"] for layer in kept for head in layer["heads"]}
@@ -211,6 +211,10 @@ def _heads(found: Found, most: int, span: tuple[float, float] | None) -> Heads:
         of=len(layers),
         n_rows=found.result.details.get("n_rows"),
     )
+
+
+def _has_heads(result: ProbeResult) -> bool:
+    return any(layer["heads"] for layer in result.details.get("layers") or ())
 
 
 def _widest(layers: Sequence[Mapping[str, Any]]) -> int:

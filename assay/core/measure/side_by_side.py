@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import psutil
 
-from assay.core import cold_start
 from assay.core.artifact import GRAPH, Artifact
 from assay.core.errors import AssayError
+from assay.core.measure import cold_start
 from assay.core.measure.settings import MeasureSettings
 from assay.core.measure.token_batch import longest_input, token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
