@@ -55,14 +55,11 @@ def run(
 @app.command()
 def check(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Everything `run` would check before it loads weights: config, model folder, data."""
-    from assay.core.address import resolve
-    from assay.core.artifact import open_source
     from assay.core.config.load import load_job
-    from assay.core.data.prepare import prepare
+    from assay.run.prepare import prepare_job
 
     job = load_job(config, set_)
-    source = open_source(resolve(job.model), job.task)
-    data = prepare(job.data, job.task, job.seed)
+    source, data = prepare_job(job)
     sizes = f"{len(data.train)} training, {len(data.validation)} validation, {len(data.test)} test rows"
     typer.echo(f"{config}: fine. {source.family} model, {sizes}, {len(job.variants)} variants")
 

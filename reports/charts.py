@@ -6,7 +6,7 @@ scatter has its figures as a tooltip. The page gives each chart its table beside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -20,7 +20,7 @@ from reports.svg import (
     line,
     linear_scale,
     log_scale,
-    marker,
+    marks,
     number,
     place,
     polyline,
@@ -29,6 +29,7 @@ from reports.svg import (
 )
 
 SHAPES = ("circle", "square", "triangle", "diamond")
+MOST_MARKS = 40
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,16 @@ def _point(point: Point, x: float, y: Scale, x_name: str, y_name: str) -> Markup
         f" ({number(point.low)} to {number(point.high)})" if point.low is not None and point.high is not None else ""
     )
     tip = f"{point.name}: {x_name} {number(point.x)}, {y_name} {number(point.y)}{bounds}"
-    whisker = _whisker(x, y, point.low, point.high, 4)
-    return element("g", element("title", tip), whisker, marker(shape, x, y(point.y), f"point {look}"))
+    whisker = _whiskers([(x, point.low, point.high)], y, 4)
+    return element("g", element("title", tip), whisker, marks(shape, [(x, y(point.y))], f"point {look}"))
 
 
-def _whisker(x: float, y: Scale, low: float | None, high: float | None, arm: int) -> Markup:
-    if low is None or high is None:
-        return Markup("")
-    start = x - arm
-    path = f"M{start:.1f} {y(high):.1f}h{2 * arm}m{-arm} 0V{y(low):.1f}m{-arm} 0h{2 * arm}"
-    return element("path", d=path, class_="whisker")
+def _whiskers(spans: Iterable[tuple[float, float | None, float | None]], y: Scale, arm: int) -> Markup:
+    """Intervals (x in pixels, low, high) as one element; those without bounds are left out."""
+    known = [(x - arm, y(low), y(high)) for x, low, high in spans if low is not None and high is not None]
+    ends = f"h{2 * arm}m{-arm} 0"
+    path = "".join(f"M{left:.1f} {high:.1f}{ends}V{low:.1f}m{-arm} 0h{2 * arm}" for left, low, high in known)
+    return element("path", d=path, class_="whisker") if path else Markup("")
 
 
 def _point_labels(points: Sequence[Point], x: Scale, y: Scale, within: Box) -> list[Markup]:
@@ -165,18 +166,17 @@ def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
 
 
 def _curve(one: Series, x: Scale, y: Scale) -> Markup:
-    at = [(x(a), y(b)) for a, b in one.points]
-    whiskers = [_whisker(px, y, *pair, 3) for (px, _), pair in zip(at, one.bounds, strict=False)]
-    marks = (
-        [marker(SHAPES[one.look % 4], px, py, f"mark look-{one.look % 4}", 3) for px, py in at] if len(at) <= 40 else []
-    )
-    return Markup("").join([*whiskers, polyline(at, f"line look-{one.look % 4}"), *marks])
+    """Long curves have no marks: their points would run into each other."""
+    at, look = [(x(a), y(b)) for a, b in one.points], one.look % len(SHAPES)
+    spans = [(px, *pair) for (px, _), pair in zip(at, one.bounds, strict=False)]
+    dots = marks(SHAPES[look], at, f"mark look-{look}", 3) if len(at) <= MOST_MARKS else ""
+    return Markup("").join([_whiskers(spans, y, 3), polyline(at, f"line look-{look}"), dots])
 
 
 def _end_labels(
     series: Sequence[Series], levels: Mapping[str, float], y: Scale, right: float, bottom: float
 ) -> list[Markup]:
-    ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % 4}") for one in series if one.points]
+    ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % len(SHAPES)}") for one in series if one.points]
     ends += [(y(value), name, "end level-name") for name, value in levels.items()]
     ends.sort()
     heights = _spread([height for height, _, _ in ends], 14, bottom)

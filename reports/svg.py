@@ -18,7 +18,8 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 def element(tag: str, *children: Any, **attributes: Any) -> Markup:
     """An SVG element. Children that are not markup are escaped; `class_` and `stroke_width` become SVG names."""
     given = "".join(f' {_attribute(name)}="{escape(_short(value))}"' for name, value in attributes.items())
-    return Markup(f"<{tag}{given}>{Markup('').join(children)}</{tag}>")
+    inside = Markup("").join(children)
+    return Markup(f"<{tag}{given}>{inside}</{tag}>" if inside else f"<{tag}{given}/>")
 
 
 def figure(title: str, text: str, width: float, height: float, *children: Any) -> Markup:
@@ -53,17 +54,24 @@ def polyline(points: Sequence[tuple[float, float]], class_: str) -> Markup:
     return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=class_)
 
 
-def marker(shape: str, x: float, y: float, class_: str, radius: float = 5) -> Markup:
-    """A "circle", "square", "diamond" or "triangle" of about equal area, centred on a point in pixels."""
+def marks(shape: str, points: Sequence[tuple[float, float]], class_: str, radius: float = 5) -> Markup:
+    """A "circle", "square", "diamond" or "triangle" of about equal area at each point in pixels, as one element."""
+    start, outline = _outline(shape, radius)
+    path = "".join(f"M{x + start[0]:.1f} {y + start[1]:.1f}{outline}" for x, y in points)
+    return element("path", d=path, class_=class_)
+
+
+def _outline(shape: str, radius: float) -> tuple[tuple[float, float], str]:
+    """Where the outline starts, from the centre, and its path from there."""
+    half, tip, wide = 0.9 * radius, 1.3 * radius, 1.2 * radius
     if shape == "circle":
-        return element("circle", cx=x, cy=y, r=radius, class_=class_)
-    corners = {
-        "square": [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
-        "triangle": [(0, -1.2), (1.2, 0.9), (-1.2, 0.9)],
-    }[shape]
-    points = " ".join(f"{x + radius * dx:.1f},{y + radius * dy:.1f}" for dx, dy in corners)
-    return element("polygon", points=points, class_=class_)
+        arc = f"a{radius:g} {radius:g} 0 1 0"
+        return (-radius, 0), f"{arc} {2 * radius:g} 0{arc} {-2 * radius:g} 0z"
+    if shape == "square":
+        return (-half, -half), f"h{2 * half:g}v{2 * half:g}h{-2 * half:g}z"
+    if shape == "diamond":
+        return (0, -tip), f"l{tip:g} {tip:g}l{-tip:g} {tip:g}l{-tip:g} {-tip:g}z"
+    return (0, -wide), f"l{wide:g} {wide + half:g}h{-2 * wide:g}z"
 
 
 @dataclass(frozen=True)

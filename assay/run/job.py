@@ -12,15 +12,16 @@ from pathlib import Path
 import pandas as pd
 
 from assay.core.address import resolve
-from assay.core.artifact import Artifact, open_source
+from assay.core.artifact import Artifact
 from assay.core.config.job import Job
-from assay.core.data.prepare import JobData, prepare
+from assay.core.data.prepare import JobData
 from assay.core.errors import InputError
 from assay.core.machine import describe_machine
 from assay.core.manifest import write_atomic, write_json
 from assay.run.examine import Examiner, Subject, measure_all
 from assay.run.execute import Workshop, one_line
 from assay.run.plan import FULL, Node, Plan, make_plan
+from assay.run.prepare import prepare_job
 from assay.run.progress import Display
 from assay.run.record import Record
 from assay.run.weights import work_weights
@@ -103,13 +104,12 @@ def _compress(
 
 
 def _prepare(job: Job, out: Path, stand_in: bool) -> tuple[Artifact, JobData]:
-    data = prepare(job.data, job.task, job.seed)
-    folder = resolve(job.model)
+    folder = None
     if stand_in:
         from assay.run.stand_in import make_stand_in
 
-        folder = make_stand_in(folder, out / "stand_in", job.seed)
-    source = open_source(folder, job.task)
+        folder = make_stand_in(resolve(job.model), out / "stand_in", job.seed)
+    source, data = prepare_job(job, folder)
     _write_data(out / "data", data)
     return source, data
 

@@ -26,4 +26,4 @@ def run(folder: Path) -> Run:
 @pytest.fixture
 def run_of(tmp_path: Path) -> Callable[..., Run]:
     """Writes a run of other models or settings and reads it."""
-    return lambda *given, **top: collect(write_run(tmp_path / "other", *given, **top))
+    return lambda given=None, **top: collect(write_run(tmp_path / "other", given, **top))

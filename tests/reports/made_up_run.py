@@ -189,7 +189,7 @@ def _attention(layer: int) -> dict[str, Any]:
 
 
 def _typos(model: Model, text: str) -> dict[str, Any]:
-    example = {"row": 1, "text": text, "perturbed": text.replace("a", "aa"), "label": "negative", "before": "negative",
+    example = {"row": 1, "text": text, "perturbed": text.replace("a", "aa", 1), "label": "negative", "before": "negative",
                "after": "positive", "queries": 14}  # fmt: skip
     clean = 1 - model.wrong / ROWS
     return {"examples": [example], "clean_accuracy": clean, "after_accuracy": 0.41, "success_rate": 0.52,

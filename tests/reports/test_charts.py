@@ -47,10 +47,11 @@ def test_charts_are_images_that_say_what_they_show(svg: str) -> None:
 def test_scatter_names_every_point_and_tells_kinds_by_shape() -> None:
     svg = scatter(POINTS, "latency, ms", "accuracy", "Trade")
     assert set(texts(svg, "point-name")) == {point.name for point in POINTS}
-    shapes = [item.tag.removeprefix(SVG) for item in parsed(svg).iter() if "point " in item.get("class", "")]
-    assert shapes == ["polygon", "polygon", "circle", "circle"]
-    looks = [item.get("class") for item in parsed(svg).iter(f"{SVG}circle")]
-    assert looks == ["point on-front", "point off-front"]
+    drawn = [item for item in parsed(svg).iter(f"{SVG}path") if "point " in item.get("class", "")]
+    assert [item.get("class") for item in drawn] == ["point base", "point base", "point on-front", "point off-front"]
+    outlines = [(item.get("d") or "").partition(" ")[2].lstrip("0123456789.") for item in drawn]
+    assert len(set(outlines[:3])) == 3  # square, diamond, circle
+    assert outlines[2] == outlines[3]
 
 
 def test_scatter_draws_a_whisker_only_where_there_is_an_interval() -> None:

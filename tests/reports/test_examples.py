@@ -27,8 +27,8 @@ def flips_of(run_of: Callable[..., Run], tmp_path: Path) -> Callable[..., Flips 
         labels: list[object], teacher: list[list[float]], ours: list[list[float]], **top: object
     ) -> Flips | None:
         run_of(**top)
-        write(tmp_path / "other", "teacher", labels, teacher)
-        write(tmp_path / "other", "int8", labels, ours)
+        write(tmp_path / "other", "teacher", true, teacher)
+        write(tmp_path / "other", "int8", true, ours)
         read = collect(tmp_path / "other")
         variant = read.variant("int8")
         assert variant is not None

@@ -1,0 +1,21 @@
+"""What can be known to be wrong before any training: the model folder, its weights file, its family, the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.core.address import resolve
+from assay.core.artifact import WEIGHTS, Artifact, open_source
+from assay.core.config.job import Job
+from assay.core.data.prepare import JobData, prepare
+from assay.core.model.anatomy import family_of
+from assay.core.model.corrupt import check_weights
+
+
+def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData]:
+    """The source model and the rows, both checked; `folder` stands in for the job's model. Raises InputError."""
+    folder = folder or resolve(job.model)
+    source = open_source(folder, job.task)
+    family_of(source.family)
+    check_weights(folder / WEIGHTS)
+    return source, prepare(job.data, job.task, job.seed)
