@@ -17,7 +17,7 @@ from reports.collect import ProbeResult, Run, Variant
 from reports.heat_map import heat_map
 
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
-MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1600
+MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
 OWN_SECTION = ("linear", "attention", "typos", "fidelity")
 
 

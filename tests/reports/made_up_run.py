@@ -189,8 +189,8 @@ def _attention(layer: int) -> dict[str, Any]:
 
 
 def _typos(model: Model, text: str) -> dict[str, Any]:
-    example = {"row": 1, "text": text, "perturbed": text.replace("a", "aa", 1), "label": "negative", "before": "negative",
-               "after": "positive", "queries": 14}  # fmt: skip
+    example = {"row": 1, "text": text, "perturbed": text.replace("a", "aa", 1), "label": "negative",
+               "before": "negative", "after": "positive", "queries": 14}  # fmt: skip
     clean = 1 - model.wrong / ROWS
     return {"examples": [example], "clean_accuracy": clean, "after_accuracy": 0.41, "success_rate": 0.52,
             "attacked": 90, "skipped": 30, "mean_queries": 31.5, "mean_edits": 2.1}  # fmt: skip

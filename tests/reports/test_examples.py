@@ -23,9 +23,7 @@ def write(folder: Path, name: str, labels: list[object], values: Logits) -> None
 def flips_of(run_of: Callable[..., Run], tmp_path: Path) -> Callable[..., Flips | None]:
     """Flips of int8 against the teacher, given labels and the logits of both."""
 
-    def compare(
-        labels: list[object], teacher: list[list[float]], ours: list[list[float]], **top: object
-    ) -> Flips | None:
+    def compare(true: list[object], teacher: Logits, ours: Logits, **top: object) -> Flips | None:
         run_of(**top)
         write(tmp_path / "other", "teacher", true, teacher)
         write(tmp_path / "other", "int8", true, ours)
