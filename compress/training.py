@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field
 
 from assay.core.artifact import Artifact
+from assay.core.errors import InputError
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slowe
 
 class TrainingStep(Step, ABC):
     """`epochs` may be a fraction of the training rows. `learning_rate` is the peak: it rises over `warmup` (share of
-    all steps) and falls linearly to zero."""
+    all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed, which
+    saves their share of the backward pass; by default everything is trained."""
 
     epochs: float = Field(default=2.0, gt=0)
     learning_rate: float = Field(default=8e-5, gt=0)
     batch_size: int = Field(default=32, ge=1)
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.1, ge=0, lt=1)
+    freeze: int | None = Field(default=None, ge=0)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
 
     def schedule(self) -> Schedule:
@@ -53,8 +56,9 @@ class TrainingStep(Step, ABC):
         return hardware if self.precision == "auto" else self.precision == "bf16"
 
     def tiny(self) -> Self:
-        """One short epoch."""
-        return self.model_copy(update={"epochs": min(self.epochs, 1.0), "batch_size": 8})
+        """One short epoch; at most the embeddings stay fixed, since there are only one or two layers."""
+        freeze = None if self.freeze is None else 0
+        return self.model_copy(update={"epochs": min(self.epochs, 1.0), "batch_size": 8, "freeze": freeze})
 
 
 def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedModel:
@@ -70,7 +74,7 @@ def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedM
 def train_and_save(
     step: TrainingStep, source: Artifact, module: PreTrainedModel, loss: Loss, out: Path, ctx: Context
 ) -> dict[str, Any]:
-    """Train on the job's training rows, save under `out`, return facts with the accuracy on the validation rows."""
+    """Train on the job's training rows, save under `out`, return facts."""
     from assay.core.model.load import load_tokenizer, save_module
     from assay.core.model.predict import Encoder
     from assay.core.train import train
@@ -78,9 +82,26 @@ def train_and_save(
     tokenizer = load_tokenizer(source)
     encoder = Encoder(tokenizer, ctx.data.max_length)
     schedule = step.schedule()
+    _freeze(module, step.freeze)
     history = train(
         module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
         schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log,
     )  # fmt: skip
+    module.requires_grad_(True)
     save_module(module, out, tokenizer)
     return {"edits": source.edits, "precision": "bf16" if schedule.autocast else "fp32", **asdict(history)}
+
+
+def _freeze(module: PreTrainedModel, layers: int | None) -> None:
+    """Hold embeddings and the lowest `layers` layers fixed; at least one layer is left to train."""
+    from assay.core.model.anatomy import family_of
+
+    if layers is None:
+        return
+    family = family_of(module.config.model_type)
+    blocks = list(module.get_submodule(family.layers).children())
+    if layers >= len(blocks):
+        raise InputError(f"freeze: {layers} leaves none of the {len(blocks)} layers to train")
+    embeddings = module.get_submodule(family.word_embeddings.rpartition(".")[0])
+    for part in (embeddings, *blocks[:layers]):
+        part.requires_grad_(False)

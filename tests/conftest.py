@@ -13,30 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSequenceClassification,
-    PretrainedConfig,
-    PreTrainedTokenizerFast,
-)
+from tiny_models import write_tiny
 
-from assay.core.artifact import PROBLEM_TYPES, Artifact, Task, open_source
+from assay.core.artifact import Artifact, Task, open_source
 
 torch.set_num_threads(1)
-
-FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "electra", "mpnet")
-MAX_TOKENS = 128
-WORDS = (
-    "the a an of to and in is it this that with for as was on are be by at not but very film movie plot story acting "
-    "actor scene director music good great bad awful fine dull bright slow quick funny sad warm cold love hate like "
-    "enjoy watch see think feel find make time year day night man woman child life death world war home house dog cat "
-    "one two three first last best worst more less most never always often well done made seen loved hated moving "
-    "boring exciting beautiful ugly terrible wonderful perfect poor rich deep thin long short new old young"
-)
-BERT_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-ROBERTA_TOKENS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 
 
 @pytest.fixture
@@ -62,114 +43,3 @@ def tiny_artifact(tiny_folder: Callable[..., Path]) -> Callable[..., Artifact]:
         return open_source(tiny_folder(family, task=task, **settings), task)
 
     return make
-
-
-def write_tiny(
-    folder: Path,
-    family: str = "bert",
-    labels: tuple[str, ...] = ("neg", "pos"),
-    layers: int = 4,
-    heads: int = 4,
-    width: int = 32,
-    neurons: int = 48,
-    seed: int = 0,
-    task: Task = "text-classification",
-    headless: bool = False,
-) -> None:
-    """Write weights, config and tokenizer. `headless` leaves the classification head out, as embedding models do.
-
-    All parameters, biases included, are noise of a size that makes each head, neuron and layer matter."""
-    tokenizer = tiny_tokenizer(family)
-    config = tiny_config(family, tokenizer, labels, layers, heads, width, neurons, task)
-    builder = AutoModel if headless else AutoModelForSequenceClassification
-    model = builder.from_config(config)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(1.0 if _is_scale(parameter, model) else 0.0, 0.2, generator=generator)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def _is_scale(parameter: torch.nn.Parameter, model: torch.nn.Module) -> bool:
-    return any(parameter is norm.weight for norm in model.modules() if isinstance(norm, torch.nn.LayerNorm))
-
-
-def tiny_config(
-    family: str,
-    tokenizer: PreTrainedTokenizerFast,
-    labels: tuple[str, ...] = ("neg", "pos"),
-    layers: int = 4,
-    heads: int = 4,
-    width: int = 32,
-    neurons: int = 48,
-    task: Task = "text-classification",
-) -> PretrainedConfig:
-    """Config of a small model of the family that fits the tokenizer; texts may have up to 128 tokens."""
-    shape = {
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "hidden_size": width,
-        "intermediate_size": neurons,
-        "max_position_embeddings": MAX_TOKENS + 2,  # the RoBERTa kind starts its positions at pad_token_id + 1
-    }
-    if family == "distilbert":
-        names = ("n_layers", "n_heads", "dim", "hidden_dim", "max_position_embeddings")
-        shape = dict(zip(names, shape.values(), strict=True))
-    if family == "electra":
-        shape["embedding_size"] = width
-    return AutoConfig.for_model(
-        family,
-        **shape,
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-        id2label=dict(enumerate(labels)),
-        label2id={name: index for index, name in enumerate(labels)},
-        problem_type=PROBLEM_TYPES[task],
-    )
-
-
-def tiny_tokenizer(family: str = "bert") -> PreTrainedTokenizerFast:
-    """Uncased WordPiece for the BERT kind (mpnet with its own special tokens), byte-level BPE for the RoBERTa kind."""
-    tokens = BERT_TOKENS if family in ("bert", "distilbert", "electra") else ROBERTA_TOKENS
-    byte_level = family in ("roberta", "xlm-roberta")
-    core = _byte_level_bpe(tokens) if byte_level else _word_piece(tokens)
-    cls, sep = ((tokens[name], core.token_to_id(tokens[name])) for name in ("cls", "sep"))
-    core.post_processor = processors.TemplateProcessing(
-        single=f"{cls[0]} $A {sep[0]}",
-        pair=f"{cls[0]} $A {sep[0]} $B:1 {sep[0]}:1",
-        special_tokens=[cls, sep],
-    )
-    has_segments = family in ("bert", "electra")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        model_max_length=MAX_TOKENS,
-        model_input_names=["input_ids", *["token_type_ids"] * has_segments, "attention_mask"],
-        **{f"{name}_token": token for name, token in tokens.items()},
-    )
-
-
-def _word_piece(tokens: dict[str, str]) -> Tokenizer:
-    characters = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
-    pieces = [*tokens.values(), *characters, *(f"##{character}" for character in characters), *WORDS.split()]
-    pieces += ["##ing", "##ly"]
-    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
-    core = Tokenizer(models.WordPiece(vocabulary, unk_token=tokens["unk"], max_input_chars_per_word=100))
-    core.normalizer = normalizers.BertNormalizer(lowercase=True)
-    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    core.decoder = decoders.WordPiece()
-    return core
-
-
-def _byte_level_bpe(tokens: dict[str, str]) -> Tokenizer:
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    core.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=450, special_tokens=list(tokens.values()), initial_alphabet=alphabet, show_progress=False
-    )
-    core.train_from_iterator([WORDS], trainer)
-    return core

@@ -16,9 +16,9 @@ import onnx
 import pytest
 import torch
 from assay.core.measure.side_by_side import measure, memory_groups
-from conftest import MAX_TOKENS, write_tiny
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from tiny_models import MAX_TOKENS, write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, open_source
 from assay.core.errors import AssayError
