@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from assay.core.errors import AssayError
 
+STOPPED = 130
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -32,6 +33,9 @@ def run(
     set_: Set = [],  # noqa: B006
     only: Annotated[str | None, typer.Option(metavar="VARIANT", help="Only this variant and what it needs.")] = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="A two-layer random model and 64 rows: seconds.")] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How much training time an interruption may cost.")
+    ] = 60.0,
 ) -> None:
     """Compress, examine and report. Start it again after an interruption: finished work is not redone."""
     from assay.core.config.job import tiny as shrink
@@ -44,7 +48,7 @@ def run(
     _quiet_libraries(online=any(address.startswith("hf:") for address in job.addresses))
     from assay.run.job import run_job
 
-    outcome = run_job(job, folder, only, tiny)
+    outcome = run_job(job, folder, only, tiny, checkpoint_seconds)
     _print_table(folder)
     typer.echo(f"report: {outcome.report}")
     for failure in outcome.failures:
@@ -66,10 +70,14 @@ def check(config: Config, set_: Set = []) -> None:  # noqa: B006
 
 @app.command()
 def status(run: Run) -> None:
-    """How far each variant of a run has come."""
+    """How far each variant of a run has come, and whether it is being worked on."""
+    from assay.run.lock import process_at_work
     from reports.collect import collect
 
-    for variant in collect(run).variants:
+    found, process = collect(run), process_at_work(run)
+    ended = f"finished {found.finished}" if found.finished else "not finished; start the same command again to go on"
+    typer.echo(f"{found.name}: started {found.started}, {f'process {process} is at work' if process else ended}")
+    for variant in found.variants:
         steps = ", ".join(f"{step.step} {step.state}" for step in variant.steps) or "the model as given"
         typer.echo(f"{variant.name}: {variant.state} ({steps})" + (f": {variant.error}" if variant.error else ""))
 
@@ -133,13 +141,24 @@ def schema() -> None:
 def main() -> None:
     """Entry point: our own errors become one clear line and an exit code, everything else is a bug and shows itself."""
     try:
-        app(standalone_mode=True)
+        app()
     except AssayError as error:
-        typer.echo(f"assay: {error}", err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("assay: stopped; the same command goes on from here", err=True)
-        sys.exit(130)
+        _end(str(error), error.exit_code)
+    except SystemExit as end:
+        if end.code == STOPPED:  # typer ends silently after Ctrl-C
+            _end("stopped; the same command goes on from here", STOPPED)
+        raise
+    except OSError as error:
+        from assay.run.failure import disk_error, is_disk_error
+
+        if not is_disk_error(error):
+            raise
+        _end(str(disk_error(error, Path.cwd())), 1)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    typer.echo(f"assay: {line}", err=True)
+    sys.exit(code)
 
 
 def _print_table(run: Path) -> None:
@@ -149,9 +168,9 @@ def _print_table(run: Path) -> None:
     from reports.compare import table
 
     console = Console()
-    console.print(table(collect(run)) if console.is_terminal else "", end="")
     if not console.is_terminal:
-        Console(width=160).print(table(collect(run)))
+        console = Console(width=160)
+    console.print(table(collect(run)))
 
 
 def _quiet_libraries(online: bool) -> None:

@@ -20,12 +20,15 @@ from assay.core.artifact import Artifact, Format
 if TYPE_CHECKING:
     from assay.core.data.prepare import JobData
 
+CHECKPOINT_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class Context:
     """What a step may use beside its source: nothing here is written to.
 
     `scratch` is a folder of the step's own that outlives a kill (checkpoints) and is removed when the step is done.
+    `checkpoint_seconds` is how much training time a kill may cost.
     `lineage` holds the artifacts this chain went through, oldest first, `source` included.
     `teacher_logits()` gives the teacher's answers on the training rows, [n, labels] float32, computed once a run.
     `progress(done, total)` feeds the display; `log` takes one plain line.
@@ -40,6 +43,7 @@ class Context:
     device: str = "cpu"
     log: Callable[[str], None] = print
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
 
 class Step(BaseModel, ABC):

@@ -74,7 +74,7 @@ def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedM
 def train_and_save(
     step: TrainingStep, source: Artifact, module: PreTrainedModel, loss: Loss, out: Path, ctx: Context
 ) -> dict[str, Any]:
-    """Train on the job's training rows, save under `out`, return facts."""
+    """Train on the job's training rows, save under `out`, and return the facts: the history and the precision."""
     from assay.core.model.load import load_tokenizer, save_module
     from assay.core.model.predict import Encoder
     from assay.core.train import train
@@ -85,7 +85,7 @@ def train_and_save(
     _freeze(module, step.freeze)
     history = train(
         module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
-        schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log,
+        schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
     )  # fmt: skip
     module.requires_grad_(True)
     save_module(module, out, tokenizer)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from assay.core.manifest import write_atomic
 from reports import examples, facts, findings, units
 from reports.charts import Point, scatter
-from reports.claims import best_trade, claims
+from reports.claims import TINY, best_trade, claims
 from reports.collect import Run, Variant, collect
 from reports.compare import rows, summary
 from reports.rows import baselines, kept, metric_names, pareto, quality_name
@@ -110,8 +110,9 @@ def _everything(run: Run) -> dict[str, Any]:
     other = [name for name in findings.probe_names(run) if name not in findings.OWN_SECTION]
     return {
         "now": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "claims": claims(run),
-        "tiles": tiles(run),
+        "claims": [claim for claim in claims(run) if claim != TINY],
+        "tiny": TINY if run.tiny else None,
+        "tiles": [] if run.tiny else tiles(run),
         "lines": summary(run),
         "bases": baselines(run),
         "best": best_trade(run),

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from assay.core.metric import Metric
 from reports import units
 from reports.collect import Run, Variant
-from reports.rows import Baseline, baselines, kept, quality, quality_name
+from reports.rows import Baseline, baselines, grew, kept, quality, quality_name
 
+TINY = "A tiny run with a stand-in model: it shows that the job works, its figures mean nothing."
 # DistilBERT's well-known trade, 97 % of the quality, is the bar for "a good trade".
 KEEP = 0.97
 # Ratios closer to one than this are within what repeated measurement moves.
@@ -71,7 +72,7 @@ def _no_trade(run: Run, done: list[Variant]) -> str:
 
 def _state(run: Run) -> list[str]:
     known = [
-        (run.tiny, "A tiny run with a stand-in model: it shows that the job works, its figures mean nothing."),
+        (run.tiny, TINY),
         (run.finished is None, "The run is not finished: what follows is what there is so far."),
         (not any(v.measurement for v in run.variants), "Size and speed are not measured yet."),
     ]
@@ -79,12 +80,12 @@ def _state(run: Run) -> list[str]:
 
 
 def _gains(run: Run, variant: Variant) -> bool:
-    """Clearly smaller or clearly faster than every baseline there is."""
+    """Clearly smaller or clearly faster than every baseline there is; a baseline never gains on itself."""
     return any(_beats_all(run, variant, key) for key in ("latency_ms_p50", "size_bytes"))
 
 
 def _beats_all(run: Run, variant: Variant, key: str) -> bool:
-    ratios = [base.gain(variant, key) for base in baselines(run) if base.variant.name != variant.name]
+    ratios = [base.gain(variant, key) for base in baselines(run)]
     return bool(ratios) and all(ratio is not None and ratio >= CLEAR for ratio in ratios)
 
 
@@ -128,8 +129,7 @@ def _size(run: Run, variant: Variant) -> str:
     if ours is None:
         return ""
     against = _against(run, variant, "size_bytes", units.size, "smaller than", "larger than", "the same size as")
-    grew = any((base.gain(variant, "size_bytes") or 1) < 1 for base in baselines(run))
-    return f"{'The file grew: it' if grew else 'It'} is {units.size(ours)}, {against}." if against else ""
+    return f"{'The file grew: it' if grew(run, variant) else 'It'} is {units.size(ours)}, {against}." if against else ""
 
 
 def _speed(run: Run, variant: Variant) -> str:

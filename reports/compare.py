@@ -13,7 +13,7 @@ from rich.text import Text
 from reports import units
 from reports.claims import claims
 from reports.collect import Run, Variant
-from reports.rows import Row, baselines, kept, pareto, quality_name, rows
+from reports.rows import Row, baselines, grew, kept, pareto, quality_name, rows
 
 __all__ = ["claims", "markdown", "pareto", "rows", "summary", "table", "to_csv", "to_json"]
 
@@ -75,20 +75,19 @@ def markdown(run: Run) -> str:
 
 def _line(run: Run, variant: Variant) -> Line:
     known = baselines(run)
-    smaller = [base.gain(variant, "size_bytes") for base in known]
     name = quality_name(run)
     return Line(
         name=variant.name,
         format=variant.format,
         size=units.size(variant.measurement.get("size_bytes")),
-        smaller=tuple(units.times(ratio) for ratio in smaller),
+        smaller=tuple(units.times(base.gain(variant, "size_bytes")) for base in known),
         latency=units.milliseconds(variant.measurement.get("latency_ms_p50")),
         faster=tuple(units.times(base.gain(variant, "latency_ms_p50")) for base in known),
         quality=units.metric(variant.metrics.get(name)) if name else units.NOTHING,
         kept=units.percent(kept(run, variant)),
-        grew=any(ratio is not None and ratio < 1 for ratio in smaller),
+        grew=grew(run, variant),
         state=variant.state,
-        baseline=variant.role == "baseline",
+        baseline=variant.name in {base.variant.name for base in known},
     )
 
 
@@ -98,7 +97,7 @@ def _columns(run: Run) -> list[str]:
 
 def _cells(line: Line) -> list[str]:
     name = line.name if line.state == "done" else f"{line.name} ({line.state})"
-    smaller = " · ".join(line.smaller) + (" grew" if line.grew and not line.baseline else "")
+    smaller = " · ".join(line.smaller) + (" grew" if line.grew else "")
     return [name, line.size, smaller, line.latency, " · ".join(line.faster), line.quality, line.kept]
 
 

@@ -22,6 +22,8 @@ MEASURED = (
 )
 FURTHER = ("cpu_ms_p50", "cold_start_s", "integer_ops")
 CLASSIFICATION = ("accuracy", "macro_f1", "label_loyalty", "probability_loyalty", "flips", "ece")
+# A graph adds about a percent to its weights; a file beyond that has grown.
+GREW = 1 / 1.02
 # What a task is judged by, best known first. All of them grow with quality.
 QUALITY = ("accuracy", "micro_f1", "macro_f1", "spearman", "pearson")
 
@@ -71,6 +73,11 @@ class Baseline:
         """How many times smaller or faster: baseline / variant; None where either is not measured."""
         ours, full = variant.measurement.get(key), self.variant.measurement.get(key)
         return full / ours if ours and full else None
+
+
+def grew(run: Run, variant: Variant) -> bool:
+    """True for a file clearly larger than that of one of the fp32 baselines."""
+    return any((base.gain(variant, "size_bytes") or 1) < GREW for base in baselines(run))
 
 
 def baselines(run: Run) -> list[Baseline]:

@@ -16,7 +16,6 @@ from transformers import (
 
 from assay.core.artifact import PROBLEM_TYPES, Task
 
-FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "electra", "mpnet")
 MAX_TOKENS = 128
 WORDS = (
     "the a an of to and in is it this that with for as was on are be by at not but very film movie plot story acting "

@@ -25,6 +25,10 @@ PROBLEM_TYPES: dict[Task, str] = {
 }
 WEIGHTS = "model.safetensors"
 GRAPH = "model.onnx"
+SOURCE_FILES = (
+    "config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
+    "sentencepiece.bpe.model", "spiece.model",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 def open_source(folder: Path, task: Task) -> Artifact:
     """A pretrained model that Assay did not write. Its key is the hash of its config, weights and tokenizer files."""
     config = read_config(folder)
-    names = ("config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "merges.txt")
     if not (folder / WEIGHTS).is_file():
         found = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
         raise InputError(f"{folder}: no {WEIGHTS} (safetensors only); found {found}")
-    hashes = {name: hash_file(folder / name) for name in names if (folder / name).is_file()}
+    hashes = {name: hash_file(folder / name) for name in SOURCE_FILES if (folder / name).is_file()}
     return Artifact(folder, key_of("source", hashes), "torch", task, config["model_type"])
 
 

@@ -1,37 +1,35 @@
-"""What there is: names with the first sentence of their own documentation."""
+"""What there is: names with the first sentence of their own documentation. No method is imported for it."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
+import ast
+from importlib.util import find_spec
+from pathlib import Path
 
 from assay.core.errors import InputError
-from assay.core.plugins import PROBES, STEPS, Shelf, nearest
+from assay.core.model.anatomy import FAMILIES
+from assay.core.plugins import PROBES, STEPS, nearest
 
-KINDS = ("steps", "probes", "losses", "families")
+PACKAGES = {"steps": STEPS.package, "probes": PROBES.package, "losses": "compress.losses"}
+KINDS = (*PACKAGES, "families")
 
 
 def describe(kind: str) -> list[tuple[str, str]]:
     """(name, one line) of everything of a kind; InputError for a kind that there is not."""
-    if kind == "steps":
-        return [(name, _first_line(STEPS, name)) for name in STEPS.names()]
-    if kind == "probes":
-        return [(name, _first_line(PROBES, name)) for name in PROBES.names()]
-    if kind == "losses":
-        package = importlib.import_module("compress.losses")
-        names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-        return [(name, _head(importlib.import_module(f"compress.losses.{name}").__doc__)) for name in names]
     if kind == "families":
-        from assay.core.model.anatomy import FAMILIES
-
         return [(name, f"layers at {family.layers}") for name, family in FAMILIES.items()]
-    raise InputError(f"no kind named {kind!r}{nearest(kind, list(KINDS))}")
+    if kind not in PACKAGES:
+        raise InputError(f"nothing to list under {kind!r}{nearest(kind, list(KINDS))}")
+    return [(path.stem, _first_line(path)) for path in _modules(PACKAGES[kind])]
 
 
-def _first_line(shelf: Shelf, name: str) -> str:
-    return _head(inspect.getmodule(shelf.get(name)).__doc__)
+def _modules(package: str) -> list[Path]:
+    spec = find_spec(package)
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
+    paths = [path for folder in folders for path in folder.glob("*.py") if not path.name.startswith("_")]
+    return sorted(paths, key=lambda path: path.stem)
 
 
-def _head(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+def _first_line(module: Path) -> str:
+    text = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]

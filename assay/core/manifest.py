@@ -86,7 +86,7 @@ class Manifest:
         """The folder's manifest, or None where there is none or it is not a whole one."""
         try:
             return cls(**json.loads((folder / MANIFEST).read_text()))
-        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, TypeError):
+        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, UnicodeDecodeError, TypeError):
             return None
 
     def mismatches(self, folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ the same weights as an uninterrupted run (CPU, same seed, same thread count).
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from assay.core.errors import AssayError
 from assay.core.manifest import hash_folder, write_json
 from assay.core.model.predict import Encoder
 
@@ -51,7 +53,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class History:
-    """`curve` holds {step, loss} points, `resumed_from` the step at which an interrupted training went on."""
+    """`curve` holds {step, loss} points, each the mean loss since the point before; `train_loss` is the last of them.
+    `resumed_from` is the step at which an interrupted training went on."""
 
     steps: int
     train_loss: float
@@ -107,8 +110,11 @@ class Trainee(nn.Module):
         self.model, self.loss = model, loss
 
     def forward(self, **batch: Tensor) -> dict[str, Tensor]:
-        """{"loss": scalar}."""
-        return {"loss": self.loss(self.model, batch)}
+        """{"loss": scalar}; AssayError when it is no longer a number."""
+        loss = self.loss(self.model, batch)
+        if not torch.isfinite(loss):
+            raise AssayError(f"training diverged, the loss is {loss.item()}; a lower learning_rate may help")
+        return {"loss": loss}
 
 
 class LengthTrainer(Trainer):
@@ -153,14 +159,14 @@ class Checkpoints(TrainerCallback):
         self.last = time.monotonic()
 
 
-class Curve(TrainerCallback):
-    """Feeds the progress display."""
+class Progress(TrainerCallback):
+    """Tells `progress(done, total)` after each step."""
 
     def __init__(self, progress: Callable[[int, int], None]) -> None:
         self.progress = progress
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Tell how far we are."""
+        """Steps done, steps in all."""
         self.progress(state.global_step, state.max_steps)
 
 
@@ -190,36 +196,35 @@ def train(
         args=_arguments(schedule, seed, scratch, len(batches)),
         train_dataset=TextRows(ids, labels),
         data_collator=lambda rows: _collate(rows, encoder),
-        callbacks=[Checkpoints(scratch, checkpoint_seconds), Curve(progress)],
+        callbacks=[Checkpoints(scratch, checkpoint_seconds), Progress(progress)],
         batches=batches,
     )
     trainer.remove_callback(PrinterCallback)
-    result = trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     model.eval()
     curve = [{"step": line["step"], "loss": line["loss"]} for line in trainer.state.log_history if "loss" in line]
     resumed_from = int(resume.name.rsplit("-", 1)[1]) if resume else None
-    return History(trainer.state.global_step, float(result.training_loss), curve, resumed_from)
+    return History(trainer.state.global_step, curve[-1]["loss"], curve, resumed_from)
 
 
 def newest_checkpoint(folder: Path, log: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose files match its seal. Broken newer ones are removed with one line."""
+    """The newest checkpoint whose files match its seal. Broken newer ones are removed with one line each."""
     for path in sorted(folder.glob("checkpoint-*"), key=lambda item: -int(item.name.rsplit("-", 1)[1])):
         if _is_whole(path):
             return path
-        log(f"{path}: checkpoint is incomplete, going back to the one before it")
+        log(f"{path}: this checkpoint is incomplete and is left out")
         shutil.rmtree(path)
     return None
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    import json
-
-    seal = checkpoint / SEAL
-    if not seal.is_file():
+    try:
+        sealed = json.loads((checkpoint / SEAL).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
         return False
     found = hash_folder(checkpoint)
     found.pop(SEAL)
-    return found == json.loads(seal.read_text())
+    return found == sealed
 
 
 def _arguments(schedule: Schedule, seed: int, scratch: Path, batches_per_epoch: int) -> TrainingArguments:

@@ -1,31 +1,36 @@
-"""Look at every variant the same way: evaluate on the test rows, run the probes, measure. Finished findings are kept.
+"""Look at every variant the same way: evaluate on the test rows, run the probes. Finished findings are kept.
 
-A result is kept as long as its key (examined model, settings, data, seed) is the same. Variants that share the torch
-weights a probe looks at share its findings.
+A result is kept as long as its key (examined model, settings, data, seed) is the same. What fails is noted with its
+traceback, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from assay.core.artifact import Artifact
 from assay.core.config.job import Chain
 from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
-from assay.core.manifest import key_of, write_atomic, write_json
-from assay.core.model.predict import EVAL_BATCH, Predictor, open_predictor
-from assay.run.execute import one_line
+from assay.core.manifest import ERROR, key_of, write_atomic, write_json
+from assay.core.model.predict import EVAL_BATCH
+from assay.run.failure import leave_error, one_line, raise_disk_error, told
+from assay.run.opened import Opened
 from assay.run.progress import Display
+from assay.run.results import read_result
+from assay.run.saved_data import as_parquet
 from probe.probe import Findings, Probe, ProbeContext
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EVALUATION_VERSION = 1
 LAYOUT = {"batch_size": EVAL_BATCH, "order": "by length", "padding": "to the longest row of the batch"}
@@ -46,41 +51,11 @@ class Subject:
         return self.artifact, "graph" if self.artifact.format == "onnx" else "torch weights"
 
 
-class Opened:
-    """Predictors by artifact, opened when first asked, answers on repeated texts remembered."""
-
-    def __init__(self, max_length: int) -> None:
-        self.max_length = max_length
-        self.predictors: dict[str, Predictor] = {}
-
-    def __call__(self, artifact: Artifact) -> Predictor:
-        if artifact.key not in self.predictors:
-            self.predictors[artifact.key] = remembering(open_predictor(artifact, self.max_length))
-        return self.predictors[artifact.key]
-
-    def close_all_but(self, artifact: Artifact) -> None:
-        """Free what is not needed any more."""
-        self.predictors = {key: value for key, value in self.predictors.items() if key == artifact.key}
-
-
-def remembering(predictor: Predictor) -> Predictor:
-    """The same predictor, which answers a list of texts it has seen in the same layout without running again."""
-    seen: dict[str, np.ndarray] = {}
-    run = predictor.logits
-
-    def logits(texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
-        key = key_of(list(texts), batch_size, pad_to)
-        if key not in seen:
-            seen[key] = run(texts, batch_size, pad_to)
-        return seen[key].copy()
-
-    predictor.logits = logits  # type: ignore[method-assign]
-    return predictor
-
-
 @dataclass
 class Examiner:
-    """`folder` is the run folder; `teacher` the full model in torch."""
+    """`folder` is the run folder, `teacher` the full model in torch, `known` the findings of earlier runs by key.
+
+    `failed` collects one line for each thing that went wrong."""
 
     folder: Path
     data: JobData
@@ -88,121 +63,110 @@ class Examiner:
     teacher: Artifact
     probes: Chain
     display: Display
+    known: dict[str, dict[str, Any]]
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.open = Opened(self.data.max_length)
-        self.known = _known_findings(self.folder)
 
     def look_at(self, subject: Subject) -> None:
         """Everything about one variant; what is already there under the same key stays."""
+        work = self._missing(subject)
+        if not work:
+            self.display.skip(f"examine {subject.variant}")
+            return
         with self.display.task(f"examine {subject.variant}") as progress:
-            self._evaluate(subject)
-            for done, (name, probe) in enumerate(self.probes):
-                progress(done, len(self.probes))
-                self._probe(subject, name, probe)
+            for done, piece in enumerate(work):
+                progress(done, len(work))
+                piece()
         self.open.close_all_but(self.teacher)
 
-    def _evaluate(self, subject: Subject) -> None:
-        path = self.folder / "results" / subject.variant / "evaluation.json"
+    def _missing(self, subject: Subject) -> list[Callable[[], None]]:
+        """What is left to do, as calls."""
+        work: list[Callable[[], None]] = []
         key = key_of("evaluation", EVALUATION_VERSION, subject.artifact.key, self.teacher.key, self.data.fingerprint)
-        if _read(path).get("key") == key:
-            return
+        folder = self._folder(subject)
+        if read_result(folder / "evaluation.json").get("key") != key or not (folder / "predictions.parquet").is_file():
+            work.append(partial(self._try_to_evaluate, subject, key))
+        for name, probe in self.probes:
+            key = self._probe_key(subject, name, probe)
+            if read_result(folder / "probes" / f"{name}.json").get("key") != key:
+                work.append(partial(self._probe, subject, name, probe, key))
+        return work
+
+    def _folder(self, subject: Subject) -> Path:
+        return self.folder / "results" / subject.variant
+
+    def _probe_key(self, subject: Subject, name: str, probe: Probe) -> str:
+        examined, _ = subject.examined(probe.needs)
+        settings = probe.model_dump(mode="json")
+        parts = ("probe", name, settings, probe.version, self.seed, examined.key, self.teacher.key)
+        return key_of(*parts, self.data.fingerprint)
+
+    def _try_to_evaluate(self, subject: Subject, key: str) -> None:
+        folder = self._folder(subject)
+        (folder / ERROR).unlink(missing_ok=True)
+        try:
+            self._evaluate(subject, key, folder)
+        except Exception as error:
+            raise_disk_error(error, self.folder)
+            self._note(f"{subject.variant}: evaluation", one_line(error), leave_error(folder, error))
+
+    def _evaluate(self, subject: Subject, key: str, folder: Path) -> None:
         test, task = self.data.test, self.data.task
         logits = self.open(subject.artifact).logits(test.texts)
         metrics = evaluate(logits, test, task, self.data.labels)
-        if subject.artifact != self.teacher:
+        if subject.artifact.key != self.teacher.key:
             metrics += compare(logits, self.open(self.teacher).logits(test.texts), test, task)
-        write_atomic(path.with_name("predictions.parquet"), _predictions(logits, self.data))
-        write_json(
-            path,
-            {
-                "key": key,
-                "variant": subject.variant,
-                "artifact_key": subject.artifact.key,
-                "layout": LAYOUT,
-                "metrics": [asdict(metric) for metric in metrics],
-            },
-        )
-
-    def _probe(self, subject: Subject, name: str, probe: Probe) -> None:
-        path = self.folder / "results" / subject.variant / "probes" / f"{name}.json"
-        examined, called = subject.examined(probe.needs)
-        settings = probe.model_dump(mode="json")
-        parts = ("probe", name, settings, probe.version, self.seed, examined.key, self.teacher.key)
-        key = key_of(*parts, self.data.fingerprint)
-        if _read(path).get("key") == key:
-            return
-        shared = self.known.get(key)
-        findings = shared or self._find(probe, examined)
-        result = findings | {
+        write_atomic(folder / "predictions.parquet", as_parquet(_predictions(logits, self.data)))
+        evaluation = {
             "key": key,
+            "variant": subject.variant,
+            "artifact_key": subject.artifact.key,
+            "layout": LAYOUT,
+            "metrics": [asdict(metric) for metric in metrics],
+        }
+        write_json(folder / "evaluation.json", evaluation)
+
+    def _probe(self, subject: Subject, name: str, probe: Probe, key: str) -> None:
+        path = self._folder(subject) / "probes" / f"{name}.json"
+        examined, called = subject.examined(probe.needs)
+        findings = self.known.get(key) or self._find(probe, examined)
+        failed = findings["failed"]
+        about = {
+            "key": None if failed else key,  # a failure is tried again by the next run
             "probe": name,
-            "settings": settings,
+            "settings": probe.model_dump(mode="json"),
             "variant": subject.variant,
             "examined": called,
         }
-        if result["failed"]:
-            self.failed.append(f"{subject.variant}: probe {name}: {result['failed']}")
-            result["key"] = None  # a failure is tried again by the next run
+        write_json(path, about | findings)
+        if failed:
+            self._note(f"{subject.variant}: probe {name}", failed, path)
         else:
             self.known[key] = findings
-        write_json(path, result)
 
     def _find(self, probe: Probe, examined: Artifact) -> dict[str, Any]:
         started = time.monotonic()
-        failed = None
+        told_of: dict[str, Any] = {"failed": None}
         try:
             context = ProbeContext(self.seed, self.data, self.open(self.teacher), self.display.line)
             findings = probe.run(self.open(examined), context)
         except NotGiven as reason:
             findings = Findings(skipped=one_line(reason))
         except Exception as error:
-            findings, failed = Findings(), one_line(error)
-        return asdict(findings) | {"failed": failed, "seconds": round(time.monotonic() - started, 2)}
+            raise_disk_error(error, self.folder)
+            findings, told_of = Findings(), {"failed": one_line(error), "traceback": told(error)}
+        return asdict(findings) | told_of | {"seconds": round(time.monotonic() - started, 2)}
+
+    def _note(self, what: str, error: str, path: Path) -> None:
+        self.failed.append(f"{what}: {error} (traceback: {path})")
+        self.display.line(self.failed[-1])
 
 
-def measure_all(
-    folder: Path, subjects: list[Subject], settings: Any, machine: dict[str, Any], display: Display
-) -> list[str]:
-    """Measure all variants side by side, once for this set of artifacts on this machine. Returns what failed."""
-    from assay.core.measure.side_by_side import measure
-
-    path = folder / "measure.json"
-    key = key_of("measure", {s.variant: s.artifact.key for s in subjects}, settings.model_dump(mode="json"), machine)
-    found = _read(path)
-    if found.get("key") != key:
-        with display.task("measure") as progress:
-            variants = measure({s.variant: s.artifact for s in subjects}, settings, progress)
-        whole = not any(item.get("error") for item in variants.values())
-        found = {
-            "key": key if whole else None,
-            "machine": machine,
-            "settings": settings.model_dump(mode="json"),
-            "variants": variants,
-        }
-        write_json(path, found)
-    return [f"{name}: {item['error']}" for name, item in found["variants"].items() if item.get("error")]
-
-
-def _known_findings(folder: Path) -> dict[str, dict[str, Any]]:
-    parts = ("metrics", "details", "skipped", "failed", "seconds")
-    results = [_read(path) for path in sorted(folder.glob("results/*/probes/*.json"))]
-    return {result["key"]: {part: result[part] for part in parts} for result in results if result.get("key")}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-
-
-def _predictions(logits: np.ndarray, data: JobData) -> bytes:
-    import io
+def _predictions(logits: np.ndarray, data: JobData) -> pd.DataFrame:
+    import pandas as pd
 
     table = pd.DataFrame({"row": data.test.rows, "label": list(data.test.labels)})
     columns = pd.DataFrame(logits, columns=[f"logit_{index}" for index in range(logits.shape[1])])
-    buffer = io.BytesIO()
-    pd.concat([table, columns], axis=1).to_parquet(buffer, index=False)
-    return buffer.getvalue()
+    return pd.concat([table, columns], axis=1)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
+from typing import Any
 
 from assay.core.address import resolve
 from assay.core.artifact import Artifact
@@ -17,14 +12,20 @@ from assay.core.config.job import Job
 from assay.core.data.prepare import JobData
 from assay.core.errors import InputError
 from assay.core.machine import describe_machine
-from assay.core.manifest import write_atomic, write_json
-from assay.run.examine import Examiner, Subject, measure_all
-from assay.run.execute import Workshop, one_line
+from assay.core.plugins import nearest
+from assay.run.examine import Examiner, Subject
+from assay.run.execute import Workshop
+from assay.run.failure import StepFailed
+from assay.run.lock import locked
+from assay.run.measured import measure_all
 from assay.run.plan import FULL, Node, Plan, make_plan
 from assay.run.prepare import prepare_job
-from assay.run.progress import Display
+from assay.run.progress import Display, log_lines
 from assay.run.record import Record
+from assay.run.results import drop_outdated, known_findings
+from assay.run.saved_data import save_data
 from assay.run.weights import work_weights
+from compress.step import CHECKPOINT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -35,72 +36,28 @@ class Outcome:
     failures: list[str]
 
 
-def run_job(job: Job, out: Path, only: str | None = None, stand_in: bool = False) -> Outcome:
-    """Carry out the whole job in folder `out`, or the variant `only` and what it needs.
-
-    `stand_in` replaces the model by a two-layer random one of the same family. Raises InputError before any training
-    when model or data cannot be used."""
-    if only is not None and only not in job.variants:
-        from assay.core.plugins import nearest
-
-        raise InputError(f"no variant named {only!r}{nearest(only, list(job.variants))}")
-    with _locked(out):
-        source, data = _prepare(job, out, stand_in)
-        plan = make_plan(job, source, data, out / "store")
-        chains = {name: chain for name, chain in plan.chains.items() if _wanted(name, only, plan)}
-        return _work(job, out, plan, chains, data, stand_in)
-
-
-def _work(
-    job: Job, out: Path, plan: Plan, chains: dict[str, tuple[Node, ...]], data: JobData, stand_in: bool
-) -> Outcome:
-    machine = describe_machine()
-    record = Record.start(out, job, plan, data, machine, stand_in)
-    display = Display(work_weights(chains, job, len(data.train)))
-    failures: list[str] = []
-    subjects = _compress(job, out, plan, chains, data, display, record, failures)
-    if subjects:
-        teacher = subjects[0].artifact
-        examiner = Examiner(out, data, job.seed, teacher, job.probes, display)
-        for subject in subjects:
-            examiner.look_at(subject)
-        failures += examiner.failed
-        failures += measure_all(out, subjects, job.measure, machine, display)
-    record.finish()
-    from reports.build import build
-
-    return Outcome(build(out), failures)
-
-
-def _compress(
+def run_job(
     job: Job,
     out: Path,
-    plan: Plan,
-    chains: dict[str, tuple[Node, ...]],
-    data: JobData,
-    display: Display,
-    record: Record,
-    failures: list[str],
-) -> list[Subject]:
-    """Make every variant. One that fails is recorded and the others go on; without a teacher nothing can."""
-    workshop = Workshop(out, data, job.seed, display)
-    teacher: Artifact | None = None
-    subjects = []
-    for name, chain in chains.items():
-        try:
-            artifact = workshop.carry_out(chain, plan.source, teacher)
-        except Exception as error:
-            failures.append(f"{name}: {one_line(error)}")
-            display.line(failures[-1])
-            record.update(name, one_line(error))
-            if name == FULL:
-                record.blame_teacher(one_line(error))
-                return []
-            continue
-        record.update(name)
-        teacher = teacher or artifact
-        subjects.append(Subject(name, artifact, _last_torch(chain, plan.source)))
-    return subjects
+    only: str | None = None,
+    stand_in: bool = False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Outcome:
+    """Carry out the whole job in folder `out`, or the variant `only` and what it needs.
+
+    `stand_in` replaces the model by a two-layer random one of the same family. Training saves a checkpoint every
+    `checkpoint_seconds`. Raises InputError before any training when model or data cannot be used, DiskError where
+    nothing more can be written."""
+    if only is not None and only not in job.variants:
+        raise InputError(f"no variant named {only!r}{nearest(only, list(job.variants))}")
+    with locked(out):
+        source, data = _prepare(job, out, stand_in)
+        plan = make_plan(job, source, data, out / "store")
+        machine = describe_machine()
+        record = Record.start(out, job, plan, data, machine, stand_in)
+        display = Display(work_weights(_wanted(plan, only), job, len(data.train)))
+        with log_lines(display):
+            return _Run(job, out, plan, data, machine, record, display).work(only, checkpoint_seconds)
 
 
 def _prepare(job: Job, out: Path, stand_in: bool) -> tuple[Artifact, JobData]:
@@ -110,43 +67,85 @@ def _prepare(job: Job, out: Path, stand_in: bool) -> tuple[Artifact, JobData]:
 
         folder = make_stand_in(resolve(job.model), out / "stand_in", job.seed)
     source, data = prepare_job(job, folder)
-    _write_data(out / "data", data)
+    save_data(out / "data", data)
     return source, data
 
 
-def _write_data(folder: Path, data: JobData) -> None:
-    import io
-
-    for name in ("train", "validation", "test"):
-        split = getattr(data, name)
-        table = pd.DataFrame({"row": split.rows, "text": split.texts, "label": list(split.labels)})
-        buffer = io.BytesIO()
-        table.to_parquet(buffer, index=False)
-        write_atomic(folder / f"{name}.parquet", buffer.getvalue())
-    about = {"fingerprint": data.fingerprint, "labels": list(data.labels), "task": data.task, "notes": data.notes}
-    write_json(folder / "data.json", about)
+def _wanted(plan: Plan, only: str | None) -> dict[str, tuple[Node, ...]]:
+    """Chains to carry out: all of them, or the baselines and one variant."""
+    return {name: chain for name, chain in plan.chains.items() if only in (None, name) or name in plan.baselines}
 
 
-def _wanted(name: str, only: str | None, plan: Plan) -> bool:
-    return only is None or name == only or name in plan.baselines
+@dataclass
+class _Run:
+    """One job at work in its folder."""
+
+    job: Job
+    folder: Path
+    plan: Plan
+    data: JobData
+    machine: dict[str, Any]
+    record: Record
+    display: Display
+    failures: list[str] = field(default_factory=list)
+
+    def work(self, only: str | None, checkpoint_seconds: float) -> Outcome:
+        """Make the variants, look at them, report."""
+        from reports.build import build
+
+        results = self.folder / "results"
+        known = known_findings(results)
+        keys = {name: self.plan.artifact_key(name) for name in self.plan.chains}
+        drop_outdated(results, keys, [name for name, _ in self.job.probes])
+        wanted = _wanted(self.plan, only)
+        subjects = self._compress(wanted, checkpoint_seconds)
+        if subjects:
+            self._examine(subjects, known)
+            self._measure(subjects, [name for name in self.plan.chains if name not in wanted])
+        self.record.finish()
+        return Outcome(build(self.folder), self.failures)
+
+    def _compress(self, chains: dict[str, tuple[Node, ...]], checkpoint_seconds: float) -> list[Subject]:
+        """Make every variant. One that fails is recorded and the others go on; without a teacher nothing can."""
+        workshop = Workshop(self.folder, self.data, self.job.seed, self.display, checkpoint_seconds, self.record.write)
+        subjects: list[Subject] = []
+        for name, chain in chains.items():
+            teacher = subjects[0].artifact if subjects else None
+            try:
+                artifact = workshop.carry_out(chain, self.plan.source, teacher)
+            except StepFailed as failed:
+                self._note(name, failed, chain)
+                if name == FULL:
+                    self.record.blame_teacher(str(failed))
+                    return []
+                continue
+            subjects.append(Subject(name, artifact, _last_torch(chain, self.plan.source)))
+        return subjects
+
+    def _note(self, name: str, failed: StepFailed, chain: tuple[Node, ...]) -> None:
+        self.failures.append(f"{name}: {failed} (traceback: {failed.told_in})")
+        self.display.line(self.failures[-1])
+        self.display.forget([*(node.folder.name for node in chain), f"examine {name}"])
+        self.record.fail(name, str(failed))
+
+    def _examine(self, subjects: list[Subject], known: dict[str, dict[str, Any]]) -> None:
+        teacher = subjects[0].artifact
+        examiner = Examiner(self.folder, self.data, self.job.seed, teacher, self.job.probes, self.display, known)
+        for subject in subjects:
+            examiner.look_at(subject)
+        self.failures += examiner.failed
+
+    def _measure(self, subjects: list[Subject], others: list[str]) -> None:
+        """Side by side with the variants that were not asked for now but are done, since one file holds all figures."""
+        made = {subject.variant: subject.artifact for subject in subjects}
+        made |= {name: self.plan.chains[name][-1].artifact for name in others if self._is_made(name)}
+        artifacts = {name: made[name] for name in self.plan.baselines_first if name in made}
+        self.failures += measure_all(self.folder, artifacts, self.job.measure, self.machine, self.display)
+
+    def _is_made(self, name: str) -> bool:
+        return all(node.done for node in self.plan.chains[name])
 
 
 def _last_torch(chain: tuple[Node, ...], source: Artifact) -> Artifact:
     torch_nodes = [node for node in chain if node.step.gives == "torch"]
     return torch_nodes[-1].artifact if torch_nodes else source
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """One run at a time in a folder. The lock goes with the process, also after a kill."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "run.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise InputError(f"{out}: another run is at work here (process {file.read().strip()})") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.core.artifact import Artifact, open_finished
-from assay.core.config.job import Chain, Job
+from assay.core.config.job import BASELINES, Chain, Job
 from assay.core.data.prepare import JobData
 from assay.core.manifest import is_done, key_of
 from assay.core.plugins import STEPS
 from compress.step import Step
 
-FULL = "teacher"
-FULL_ONNX = "teacher_onnx"
+FULL, FULL_ONNX = BASELINES
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,15 @@ class Plan:
     source: Artifact
     chains: dict[str, tuple[Node, ...]]
     baselines: tuple[str, ...]
+
+    def artifact_key(self, name: str) -> str:
+        """Key of what a variant will be when its last step is done."""
+        return self.chains[name][-1].key if self.chains[name] else self.source.key
+
+    @property
+    def baselines_first(self) -> list[str]:
+        """All names, the two baselines before the others, which keep the order of the config."""
+        return [*self.baselines, *(name for name in self.chains if name not in self.baselines)]
 
 
 def make_plan(job: Job, source: Artifact, data: JobData, store: Path) -> Plan:

@@ -10,6 +10,7 @@ from assay.core.config.job import Job
 from assay.core.data.prepare import JobData, prepare
 from assay.core.model.anatomy import family_of
 from assay.core.model.corrupt import check_weights
+from assay.run.label_order import in_order_of
 
 
 def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData]:
@@ -18,4 +19,5 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     source = open_source(folder, job.task)
     family_of(source.family)
     check_weights(folder / WEIGHTS)
-    return source, prepare(job.data, job.task, job.seed)
+    data = prepare(job.data, job.task, job.seed)
+    return source, data if job.teacher else in_order_of(source.labels, data)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -23,25 +24,29 @@ class Display:
 
     def line(self, text: str) -> None:
         """One plain line above the bar."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def skip(self, name: str) -> None:
         """This piece is there already."""
         if self.open.pop(name, None) is not None:
             self.line(f"{name}: done before")
 
+    def forget(self, names: Iterable[str]) -> None:
+        """These pieces will not be worked on."""
+        for name in names:
+            self.open.pop(name, None)
+
     @contextmanager
     def task(self, name: str) -> Iterator[Callable[[int, int], None]]:
-        """Show one piece of work; yields `progress(done, total)`."""
+        """Show one piece of work; yields `progress(done, total)`. One that fails is gone, not finished."""
         started = time.monotonic()
-        if self.console.is_terminal:
-            with self._bar(name) as progress:
+        weight = self.open.get(name, 0.0)
+        try:
+            with self._shown(name, weight, started) as progress:
                 yield progress
-        else:
-            self.line(f"{name} ...{self._left(0.0, self.open.get(name, 0.0))}")
-            yield self._plain(name, started)
+        finally:
+            self.forget([name])
         seconds = time.monotonic() - started
-        weight = self.open.pop(name, 0.0)
         self.spent, self.finished = self.spent + seconds, self.finished + weight
         self.line(f"{name}: {seconds:.1f} s{self._left(0.0, 0.0)}")
 
@@ -56,12 +61,15 @@ class Display:
         return "" if not seconds else f" (about {_clock(seconds)} left in all)"
 
     @contextmanager
-    def _bar(self, name: str) -> Iterator[Callable[[int, int], None]]:
+    def _shown(self, name: str, weight: float, started: float) -> Iterator[Callable[[int, int], None]]:
+        if not self.console.is_terminal:
+            self.line(f"{name} ...{self._left(0.0, weight)}")
+            yield self._plain(name, started)
+            return
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), TextColumn("{task.fields[left]}"),
         )  # fmt: skip
-        weight = self.open.get(name, 0.0)
         with Progress(*columns, console=self.console, transient=True) as bar:
             task = bar.add_task(name, total=None, left=self._left(0.0, weight))
             yield lambda done, total: bar.update(
@@ -80,6 +88,32 @@ class Display:
                 last = now
 
         return progress
+
+
+class LogLines(logging.Handler):
+    """Shows what our own modules log as lines of the display, where it does not tear the bar."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.WARNING)
+        self.display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line a record."""
+        self.display.line(record.getMessage())
+
+
+@contextmanager
+def log_lines(display: Display) -> Iterator[None]:
+    """Our modules' log goes to `display` for as long as the context lasts."""
+    log, handler = logging.getLogger("assay"), LogLines(display)
+    level = log.level
+    log.setLevel(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _clock(seconds: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.core.config.job import Job
+from assay.core.config.job import BASELINES, Job
 from assay.core.data.prepare import JobData
 from assay.core.machine import package_versions
 from assay.core.manifest import ERROR, Manifest, write_json
@@ -17,12 +17,12 @@ from assay.run.plan import Node, Plan
 
 @dataclass
 class Record:
-    """`content` is what the file holds."""
+    """`content` is what the file holds beside the variants; `errors` are one line each, by variant."""
 
     folder: Path
     plan: Plan
     content: dict[str, Any]
-    errors: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def start(
@@ -43,41 +43,40 @@ class Record:
             "versions": package_versions(),
             "baselines": list(plan.baselines),
         }
-        record = cls(folder, plan, content, {})
-        record._write()
+        record = cls(folder, plan, content)
+        record.write()
         return record
 
-    def update(self, variant: str, error: str | None = None) -> None:
-        """A variant has been made, or failed with `error`."""
-        if error:
-            self.errors[variant] = error
-        self._write()
+    def fail(self, variant: str, error: str) -> None:
+        """A variant could not be made."""
+        self.errors[variant] = error
+        self.write()
 
     def blame_teacher(self, error: str) -> None:
         """No variant can start without the teacher."""
         self.errors |= {name: f"the teacher failed: {error}" for name in self.plan.chains if name not in self.errors}
-        self._write()
+        self.write()
 
     def finish(self) -> None:
-        """The job has ended."""
+        """The job has come to its end, whether all went well or not."""
         self.content["finished"] = _now()
-        self._write()
+        self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """The state of the store as it is now."""
         variants = [self._variant(name, chain) for name, chain in self.plan.chains.items()]
         write_json(self.folder / "run.json", self.content | {"variants": variants})
 
     def _variant(self, name: str, chain: tuple[Node, ...]) -> dict[str, Any]:
         steps = [self._step(node) for node in chain]
-        error = self.errors.get(name)
+        error = self.errors.get(name) or next((step["error"] for step in steps if step["error"]), None)
         done = not error and all(step["state"] == "done" for step in steps)
-        last = chain[-1] if chain else None
         return {
             "variant": name,
-            "role": "baseline" if name in ("teacher", "teacher_onnx") else "variant",
-            "format": last.step.gives if last else "torch",
-            "path": self._inside(last.folder) if last else str(self.plan.source.path),
-            "artifact_key": last.key if last else self.plan.source.key,
+            "role": "baseline" if name in BASELINES else "variant",
+            "format": chain[-1].step.gives if chain else "torch",
+            "path": self._inside(chain[-1].folder) if chain else str(self.plan.source.path),
+            "artifact_key": self.plan.artifact_key(name),
             "steps": steps,
             "state": "done" if done else "failed" if error else "waiting",
             "error": error,

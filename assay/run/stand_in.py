@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from assay.core.artifact import WEIGHTS, read_config
+from assay.core.manifest import hash_file, hash_folder, key_of, write_json
+from assay.core.model.anatomy import family_of
 
 # Every name under which a family keeps the same size; setting one that it does not read does no harm.
 _SIZES = {
@@ -17,17 +21,41 @@ _SIZES = {
 
 
 def make_stand_in(source: Path, out: Path, seed: int) -> Path:
-    """Write the small model under `out` and return the folder. Same source and seed, same bytes."""
-    import torch
-    from transformers import AutoConfig, AutoModel
+    """Write the small model under `out` and return the folder; a whole one of the same source and seed stays.
 
-    known = read_config(source)
-    shutil.rmtree(out, ignore_errors=True)
+    Same source and seed, same bytes. It has a classification head where the source has one."""
+    config = read_config(source)
+    family_of(config["model_type"])
+    files = [path for path in sorted(source.iterdir()) if _is_tokenizer(path)]
+    key = key_of("stand-in", _SIZES, config, {path.name: hash_file(path) for path in files}, seed)
+    seal = out.with_name(f"{out.name}.json")
+    if not (out.is_dir() and _read(seal) == {"key": key, "files": hash_folder(out)}):
+        shutil.rmtree(out, ignore_errors=True)
+        _write(source, config, files, out, seed)
+        write_json(seal, {"key": key, "files": hash_folder(out)})
+    return out
+
+
+def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, seed: int) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
     config = AutoConfig.from_pretrained(source, local_files_only=True)
     config.update({name: size for name, size in _SIZES.items() if name in known})
+    has_head = any(name.endswith("ForSequenceClassification") for name in known.get("architectures") or ())
     torch.manual_seed(seed)
-    AutoModel.from_config(config).save_pretrained(out)
-    for path in source.iterdir():
-        if path.is_file() and path.name not in ("config.json", WEIGHTS) and path.suffix in (".json", ".txt", ".model"):
-            shutil.copy(path, out / path.name)
-    return out
+    (AutoModelForSequenceClassification if has_head else AutoModel).from_config(config).save_pretrained(out)
+    for path in files:
+        shutil.copy(path, out / path.name)
+
+
+def _is_tokenizer(path: Path) -> bool:
+    known = path.suffix in (".json", ".txt", ".model") and path.name not in ("config.json", WEIGHTS)
+    return known and path.is_file()
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None

@@ -18,4 +18,4 @@ def work_weights(chains: dict[str, tuple[Node, ...]], job: Job, training_rows: i
 
 def _step(node: Node, training_rows: int) -> float:
     epochs = getattr(node.step, "epochs", None)
-    return epochs * training_rows * _SECONDS_PER_TRAINING_ROW if epochs else 5.0
+    return 3.0 + epochs * training_rows * _SECONDS_PER_TRAINING_ROW if epochs else 5.0

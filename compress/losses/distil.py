@@ -49,6 +49,7 @@ class DistilLoss(nn.Module):
 
     @torch.no_grad()
     def _states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        teacher = self._teacher[0]
+        (teacher,) = self._teacher
         assert teacher is not None
+        teacher.to(inputs["input_ids"].device)
         return teacher(**inputs, output_hidden_states=True).hidden_states

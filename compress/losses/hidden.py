@@ -13,16 +13,18 @@ class HiddenLoss(nn.Module):
     """Squared error between student and teacher states after a learned projection of the student's.
 
     `pairs` are (student index, teacher index) into the hidden states, embedding output = 0. A projection starts at the
-    identity where both widths agree, so training begins from plain squared error."""
+    identity where both widths agree, so training begins from plain squared error; elsewhere it is drawn from `seed`."""
 
-    def __init__(self, pairs: list[tuple[int, int]], student_width: int, teacher_width: int) -> None:
+    def __init__(self, pairs: list[tuple[int, int]], student_width: int, teacher_width: int, seed: int = 0) -> None:
         super().__init__()
         self.pairs = pairs
-        projections = [nn.Linear(student_width, teacher_width, bias=False) for _ in pairs]
-        if student_width == teacher_width:
-            for projection in projections:
-                nn.init.eye_(projection.weight)
-        self.projections = nn.ModuleList(projections)
+        self.projections = nn.ModuleList(nn.Linear(student_width, teacher_width, bias=False) for _ in pairs)
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.projections.parameters():
+            if student_width == teacher_width:
+                nn.init.eye_(parameter)
+            else:
+                nn.init.normal_(parameter, std=student_width**-0.5, generator=generator)
 
     def forward(self, student: tuple[Tensor, ...], teacher: tuple[Tensor, ...], mask: Tensor) -> Tensor:
         """States are tuples of [batch, tokens, width]; `mask` [batch, tokens] is 0 on padding. Scalar mean."""

@@ -9,7 +9,7 @@ token, so `hidden > 0` needs the same tokenizer on both sides.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ from compress.training import TrainingStep, open_for_training, train_and_save
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+LayerPair = Annotated[list[int], Field(min_length=2, max_length=2)]
+
 
 class Distil(TrainingStep):
     """`layer_map` pairs original layer numbers [student, teacher]; by default each layer the student still has learns
@@ -31,7 +33,7 @@ class Distil(TrainingStep):
     temperature: float = Field(default=2.0, gt=0)
     alpha: float = Field(default=0.9, ge=0, le=1)
     hidden: float = Field(default=0.0, ge=0)
-    layer_map: list[list[int]] | None = None
+    layer_map: list[LayerPair] | None = Field(default=None, min_length=1)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: as finetune."""
@@ -69,7 +71,8 @@ class Distil(TrainingStep):
             raise InputError(
                 f"distil.layer_map: layer {missing} is not there; student {[*places[0]]}, teacher {[*places[1]]}"
             ) from None
-        return teacher, HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size), self.hidden
+        loss = HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size, ctx.seed)
+        return teacher, loss, self.hidden
 
 
 def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:

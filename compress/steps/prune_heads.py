@@ -52,6 +52,10 @@ class PruneHeads(Step):
         removed = {layer: [head for head in heads if head not in kept[layer]] for layer, heads in present.items()}
         return {"edits": edits, "present": present, "kept": kept, "removed": removed, "scores": scores}
 
+    def tiny(self) -> Self:
+        """A quarter of the heads instead of named ones, which a two-layer model may not have."""
+        return self if self.remove is None else self.model_copy(update={"remove": None, "fraction": 0.25})
+
     def _scored(self, present: Heads, module: PreTrainedModel, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
         from compress.scoring import keep_best
 
@@ -64,7 +68,8 @@ class PruneHeads(Step):
     def _named(self, present: Heads) -> tuple[Heads, Scores]:
         remove = self.remove or {}
         absent = {layer: sorted(set(heads) - set(present.get(layer, []))) for layer, heads in remove.items()}
-        if any(absent.values()):
-            raise InputError(f"prune_heads.remove: not in the model: { ({k: v for k, v in absent.items() if v}) }")
+        absent = {layer: heads for layer, heads in absent.items() if heads or layer not in present}
+        if absent:
+            raise InputError(f"prune_heads.remove: {absent} not among the heads present, {present}")
         kept = {layer: [h for h in heads if h not in remove.get(layer, [])] for layer, heads in present.items()}
         return kept, {}

@@ -54,7 +54,7 @@ class PruneLayers(Step):
             absent = sorted(set(self.layers) - set(present))
             if absent:
                 raise InputError(f"prune_layers.layers: {absent} not among the layers present, {present}")
-            return sorted(set(self.layers))
+            return sorted(self.layers)
         assert self.keep is not None
         if self.keep > len(present):
             raise InputError(f"prune_layers.keep: {self.keep} is more than the {len(present)} layers present")

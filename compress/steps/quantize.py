@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from assay.core.artifact import GRAPH, Artifact, Format
+from assay.core.manifest import MANIFEST
 from compress.step import Context, Step
 
 
@@ -38,9 +39,10 @@ class Quantize(Step):
         from assay.core.model.parity import compare_logits, require
         from assay.core.model.predict import OnnxPredictor, open_predictor
 
-        shutil.copytree(source.path, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(GRAPH, "manifest.json"))
+        # In place on a copy: onnxruntime leaves a file beside its input for a while.
+        shutil.copytree(source.path, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
         quantize_dynamic(
-            source.path / GRAPH,
+            out / GRAPH,
             out / GRAPH,
             weight_type=QuantType.QInt8,
             per_channel=self.per_channel,

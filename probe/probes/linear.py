@@ -118,6 +118,14 @@ def _examine(task: Task, states: LayerStates, seed: int) -> dict[str, Any]:
 
 
 def _all_layers(task: Task, states: LayerStates, seed: int) -> list[dict[str, Any]]:
+    """Fits run on one thread: matrices this small lose more to waiting for each other than they gain."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return _fit_layers(task, states, seed)
+
+
+def _fit_layers(task: Task, states: LayerStates, seed: int) -> list[dict[str, Any]]:
     control, control_test = (control_labels(part.texts, task.train.labels, seed) for part in (task.train, task.test))
     results = []
     for number, pooling, layer in states:

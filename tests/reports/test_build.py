@@ -99,6 +99,13 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     assert "<b" not in "".join(name for name, _ in hostile.attributes)
 
 
+def test_a_tiny_run_says_so_once_and_shows_no_headline_figures(tmp_path: Path) -> None:
+    tiny, full = (page_of(write_run(tmp_path / str(answer), tiny=answer)) for answer in (True, False))
+    assert (tiny.text.count("its figures mean nothing"), full.text.count("its figures mean nothing")) == (1, 0)
+    assert ("class", "tiles") not in tiny.attributes
+    assert ("class", "tiles") in full.attributes
+
+
 def test_null_like_text_stays_text(tmp_path: Path) -> None:
     assert "null" in page_of(write_run(tmp_path / "run", labels=("null", "NaN"))).texts
 

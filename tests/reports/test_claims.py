@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_speed_is_not_claimed_without_the_other_figure(folder: Path) -> None:
     path = folder / "measure.json"
     path.write_text(path.read_text().replace('"latency_ms_p50": 15.0', '"latency_ms_p50": null'))
     claim = claim_of(collect(folder), "half_depth")
-    assert "7.1× faster than the teacher in PyTorch (27.0 ms) and with no figure of in ONNX" not in claim
+    assert "faster than in ONNX Runtime" not in claim
     assert "no figure of the teacher in ONNX Runtime to compare" in claim
 
 
@@ -109,3 +110,13 @@ def test_failures_unfinished_and_tiny_runs_are_told(run_of: Callable[..., Run]) 
     assert told[0].startswith("A tiny run")
     assert "The run is not finished: what follows is what there is so far." in told
     assert told[-1] == "broken failed: prune_layers.keep: 9 is more than the 3 layers of the model"
+
+
+def test_a_plain_export_is_the_baseline_and_no_trade(folder: Path) -> None:
+    data = json.loads((folder / "run.json").read_text())
+    data["baselines"] = ["teacher", "teacher_onnx"]
+    data["variants"] = [variant | {"role": "variant"} for variant in data["variants"][:2]]
+    (folder / "run.json").write_text(json.dumps(data))
+    read = collect(folder)
+    assert best_trade(read) is None  # 1.8 times faster than in PyTorch, and no faster than itself
+    assert "The file grew" not in claim_of(read, "teacher_onnx")  # 0.3 % of graph around the same weights

@@ -81,7 +81,7 @@ def tiny(job: Job) -> Job:
         teacher=_tiny(job.teacher),
         variants={name: _tiny(chain) for name, chain in job.variants.items()},
         probes=_tiny(job.probes),
-        measure=job.measure.model_copy(update={"rounds": 3, "warmup": 1}),
+        measure=job.measure.model_copy(update={"rounds": 3, "warmup": 1, "starts": 1}),
     )
 
 

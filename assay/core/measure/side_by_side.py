@@ -32,7 +32,6 @@ from assay.core.model.predict import run_graph
 
 BASELINES = 2  # the first two variants are in every group
 MEMORY_SHARE = 0.5  # of the free memory may be model files: loaded, a model takes up to twice its file
-STARTS = 3  # cold starts a variant, but never more than there are rounds
 THROUGHPUT_SHARE = 0.25  # of the rounds: these calls take several times as long
 
 Inputs = dict[str, np.ndarray]
@@ -72,7 +71,7 @@ class _Measurement:
     def run(self, progress: Callable[[int, int], None]) -> None:
         sizes = {name: artifact.size_bytes for name, artifact in self.artifacts.items()}
         groups = memory_groups(sizes, int(psutil.virtual_memory().available * MEMORY_SHARE))
-        starts = min(STARTS, self.settings.rounds)
+        starts = self.settings.starts
         tick = _ticker(progress, len(groups) * sum(map(sum, self._rounds())) + starts * len(sizes))
         self._time(groups, tick)
         self._start(starts, tick)

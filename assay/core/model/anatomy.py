@@ -2,7 +2,8 @@
 
 Paths are those of the family's sequence classifier. `base`, `layers`, `word_embeddings`, `classifier` and `head` start
 at the model (`model.get_submodule(family.layers)` is the list of layers); the others start at a layer. To add a
-family, add a line to `FAMILIES`; the tests of edits and loading then ask for a tiny model of it in `tests/conftest.py`.
+family, add a line to `FAMILIES`; the tests of edits and loading then ask for a tiny model of it in
+`tests/tiny_models.py`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 from assay.core.artifact import Artifact
 from assay.core.errors import LimitError
 from assay.core.model.predict import Predictor
+from assay.core.stats import same_labels
 
 # (batch, padded length): one row alone, an odd batch, a long padded one. None of them is the exporter's dummy (2, 16).
 SHAPES: tuple[tuple[int, int | None], ...] = ((1, None), (5, 20), (2, 128))
@@ -22,7 +23,8 @@ ROWS = 24
 
 @dataclass(frozen=True)
 class Parity:
-    """Differences of logits over all rows and shapes; `flips` counts rows whose label differs in any shape."""
+    """Differences of logits over all rows and shapes. `flips` counts rows whose predicted label, or set of labels,
+    differs in any shape; a regression has none. `shapes` are [batch, padded length]."""
 
     max_abs: float
     mean_abs: float
@@ -39,15 +41,10 @@ def compare_logits(reference: Predictor, graph: Predictor, texts: list[str]) -> 
         expected = reference.logits(texts, batch, length)
         given = graph.logits(texts, batch, length)
         differences.append(np.abs(expected - given))
-        flipped |= decided(expected) != decided(given)
+        flipped |= ~same_labels(expected, given, reference.artifact.task)
     values = np.concatenate(differences)
     shapes = [[batch, length] for batch, length in SHAPES]
     return Parity(float(values.max()), float(values.mean()), int(flipped.sum()), len(texts), shapes)
-
-
-def decided(logits: np.ndarray) -> np.ndarray:
-    """One value a row that changes when the answer does: the largest of several logits, none for a single output."""
-    return logits.argmax(axis=1)
 
 
 def require(parity: Parity, tolerance: float, source: Artifact) -> dict[str, Any]:

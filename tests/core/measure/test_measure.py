@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from assay.core.measure.side_by_side import measure, memory_groups
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from tiny_models import MAX_TOKENS, write_tiny
@@ -26,13 +25,14 @@ from assay.core.measure import cold_start
 from assay.core.measure import side_by_side as measuring
 from assay.core.measure.child import peak_rss_mib
 from assay.core.measure.settings import MeasureSettings
+from assay.core.measure.side_by_side import measure, memory_groups
 from assay.core.measure.token_batch import longest_input, token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import Count, count_graph, count_module
 from assay.core.model.graph import export
 from assay.core.model.load import load_module, load_tokenizer
 
-SETTINGS = MeasureSettings(batch_size=1, throughput_batch_size=2, length=500, threads=1, rounds=4, warmup=1)
+SETTINGS = MeasureSettings(batch_size=1, throughput_batch_size=2, length=500, threads=1, rounds=4, warmup=1, starts=1)
 TIMED = ("latency_ms_p50", "latency_ms_p95", "cpu_ms_p50", "throughput_per_s", "peak_rss_mib", "cold_start_s")
 
 
@@ -71,7 +71,6 @@ def measured(sound: dict[str, Artifact]) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         start = cold_start.start
         patch.setattr(cold_start, "start", lambda one, *rest: starts.setdefault(one.path.name, start(one, *rest)))
-        patch.setattr(measuring, "STARTS", 1)
         results = measure(artifacts, SETTINGS, lambda done, total: progress.append((done, total)))
     return {"results": results, "starts": starts, "progress": progress}
 

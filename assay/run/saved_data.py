@@ -1,0 +1,45 @@
+"""The rows of a job as files in its run folder, so that report and users see what was examined."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.core.data.prepare import NAMES, JobData, Split
+from assay.core.manifest import write_atomic, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def save_data(folder: Path, data: JobData) -> None:
+    """Write `train`, `validation` and `test.parquet`, then `data.json`; nothing where they are there already."""
+    about = {"fingerprint": data.fingerprint, "labels": list(data.labels), "task": data.task, "notes": data.notes}
+    if _saved(folder) == json.loads(json.dumps(about)):
+        return
+    (folder / "data.json").unlink(missing_ok=True)
+    for name in NAMES:
+        write_atomic(folder / f"{name}.parquet", as_parquet(_table(getattr(data, name))))
+    write_json(folder / "data.json", about)
+
+
+def as_parquet(table: pd.DataFrame) -> bytes:
+    """The table as the bytes of a parquet file."""
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _table(split: Split) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({"row": split.rows, "text": split.texts, "label": list(split.labels)})
+
+
+def _saved(folder: Path) -> Any:
+    try:
+        return json.loads((folder / "data.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None

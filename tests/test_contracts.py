@@ -1,0 +1,259 @@
+"""What holds for every step and every probe that is on the shelves, found by file name.
+
+A new method is tested here as soon as its file exists. A step must say in `MINIMAL` with which settings to run it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+from tiny_jobs import SEED, carry_out, context, finish, job_data
+from tiny_models import write_tiny
+
+from assay.core.artifact import GRAPH, WEIGHTS, Artifact, open_source
+from assay.core.errors import NotGiven
+from assay.core.manifest import Manifest, hash_file, hash_folder, is_done
+from assay.core.model.predict import open_predictor
+from assay.core.plugins import PROBES, STEPS, Shelf
+from assay.run.execute import Workshop
+from assay.run.plan import Node
+from assay.run.progress import Display
+from compress.step import Step
+from probe.probe import ProbeContext
+
+TESTS = Path(__file__).parent
+BRIEF = {"epochs": 0.5, "batch_size": 8}
+MINIMAL: dict[str, dict[str, Any]] = {
+    "distil": BRIEF,
+    "export_onnx": {},
+    "finetune": BRIEF,
+    "prune_ffn": {"fraction": 0.5, "rows": 8},
+    "prune_heads": {"fraction": 0.25, "rows": 8},
+    "prune_layers": {"keep": 1},
+    "quantize": {},
+}
+METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
+every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)
+every_step = pytest.mark.parametrize("name", STEPS.names())
+every_probe = pytest.mark.parametrize("name", PROBES.names())
+
+
+def settings_of(shelf: Shelf, name: str) -> dict[str, Any]:
+    if shelf is STEPS and name not in MINIMAL:
+        pytest.fail(f"add an entry for {name!r} to MINIMAL in tests/test_contracts.py: the least settings it runs with")
+    return MINIMAL[name] if shelf is STEPS else {}
+
+
+def made(shelf: Shelf, name: str) -> BaseModel:
+    return shelf.get(name)(**settings_of(shelf, name))
+
+
+def test_no_entry_is_left_of_a_step_that_went() -> None:
+    assert set(MINIMAL) <= set(STEPS.names())
+
+
+@every_method
+def test_settings_survive_the_way_through_plain_data_and_json(shelf: Shelf, name: str) -> None:
+    settings, kind = made(shelf, name), shelf.get(name)
+    assert kind.model_validate(settings.model_dump()) == settings
+    assert kind.model_validate_json(settings.model_dump_json()) == settings
+
+
+@every_method
+def test_an_unknown_setting_is_refused_by_name(shelf: Shelf, name: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        shelf.get(name)(**settings_of(shelf, name), no_such_setting=1)
+    assert [error["loc"] for error in caught.value.errors()] == [("no_such_setting",)]
+
+
+@every_method
+def test_a_bad_value_is_refused_by_the_name_of_its_setting(shelf: Shelf, name: str) -> None:
+    for field in shelf.get(name).model_fields:
+        with pytest.raises(ValidationError) as caught:
+            shelf.get(name)(**settings_of(shelf, name) | {field: object()})
+        assert {error["loc"][0] for error in caught.value.errors()} == {field}
+
+
+@every_method
+def test_settings_cannot_be_changed(shelf: Shelf, name: str) -> None:
+    settings = made(shelf, name)
+    for field in type(settings).model_fields:
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(settings, field, getattr(settings, field))
+
+
+@every_method
+def test_tiny_settings_are_settings_of_the_same_method(shelf: Shelf, name: str) -> None:
+    tiny = made(shelf, name).tiny()
+    assert type(tiny) is shelf.get(name)
+    assert shelf.get(name).model_validate(tiny.model_dump()) == tiny
+
+
+@every_method
+def test_a_method_says_what_it_is_and_has_a_test(shelf: Shelf, name: str) -> None:
+    kind = shelf.get(name)
+    assert importlib.import_module(kind.__module__).__doc__
+    assert vars(kind)["__doc__"]
+    assert isinstance(kind.version, int)
+    assert kind.version >= 1
+    assert (TESTS / shelf.package.partition(".")[0] / f"test_{name}.py").is_file()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that a step may read: the model in torch and in ONNX, and another model as teacher."""
+    folder = tmp_path_factory.mktemp("shop")
+    write_tiny(folder / "torch", layers=2)
+    write_tiny(folder / "teacher", layers=2, seed=7)
+    carry_out(folder, open_source(folder / "torch", "text-classification"), [("export_onnx", {})])
+    (made_by_export,) = (path.parent for path in folder.glob("*/model.onnx"))
+    made_by_export.rename(folder / "onnx")
+    return folder
+
+
+def lineage(shop: Path, step: Step) -> list[Artifact]:
+    """What went before the step: its last artifact has the format the step takes."""
+    source = open_source(shop / "torch", "text-classification")
+    manifest = Manifest.read(shop / "onnx")
+    assert manifest is not None
+    graph = Artifact(shop / "onnx", manifest.key, "onnx", source.task, source.family)
+    return [source] if step.takes == "torch" else [source, graph]
+
+
+def teacher(shop: Path) -> Artifact:
+    return open_source(shop / "teacher", "text-classification")
+
+
+@pytest.fixture(scope="module")
+def finished(shop: Path) -> Callable[[str], Artifact]:
+    """The result of a step with its minimal settings, made once."""
+    results: dict[str, Artifact] = {}
+
+    def make(name: str) -> Artifact:
+        if name not in results:
+            step = made(STEPS, name)
+            results[name] = finish(shop, f"{name:_<12}", step, lineage(shop, step), job_data(), teacher(shop))
+        return results[name]
+
+    return make
+
+
+@every_step
+def test_the_result_loads_and_predicts(name: str, finished: Callable[[str], Artifact]) -> None:
+    artifact = finished(name)
+    assert artifact.format == STEPS.get(name).gives
+    logits = open_predictor(artifact, 32).logits([*job_data().test.texts, ""])
+    assert logits.shape == (13, 2)
+    assert np.isfinite(logits).all()
+    assert artifact.labels == ("neg", "pos")
+
+
+@every_step
+def test_facts_are_plain_data(name: str, finished: Callable[[str], Artifact]) -> None:
+    facts = Manifest.read(finished(name).path).facts
+    assert facts
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+def content(folder: Path, *but: Path) -> dict[Path, tuple[int, str]]:
+    """Time of change and hash of all below a folder, folders too: their time tells of files that came and went."""
+    paths = [folder, *folder.rglob("*")]
+    kept = [path for path in paths if not any(path.is_relative_to(other) for other in but)]
+    return {path: (path.stat().st_mtime_ns, hash_file(path) if path.is_file() else "") for path in kept}
+
+
+@every_step
+def test_a_step_writes_where_it_may_and_gives_the_same_bytes_again(
+    name: str, shop: Path, finished: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, step = finished(name), made(STEPS, name)
+    out, scratch, here = tmp_path / "out", tmp_path / "scratch", tmp_path / "here"
+    for path in (out, scratch, here):
+        path.mkdir()
+    monkeypatch.chdir(here)
+    before = content(shop) | content(tmp_path, out, scratch)
+    torch.manual_seed(99), np.random.seed(99)  # another process starts from another state
+    artifacts = lineage(shop, step)
+    step.apply(artifacts[-1], out, context(job_data(), scratch, teacher(shop), tuple(artifacts)))
+    assert content(shop) | content(tmp_path, out, scratch) == before
+    assert hash_folder(out) == hash_folder(first.path)
+    assert set(hash_folder(out).values()) != set(hash_folder(artifacts[-1].path).values())
+
+
+def workshop(folder: Path) -> Workshop:
+    """Carries out steps as a run in `folder` does, and shows nothing."""
+    return Workshop(folder, job_data(), SEED, Display({}, Console(file=StringIO())))
+
+
+@every_step
+def test_an_interrupted_step_is_not_done_and_done_again_it_is(
+    name: str, shop: Path, finished: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at the last moment: all is written but the manifest."""
+    step, first = made(STEPS, name), finished(name)
+    source, *between = lineage(shop, step)
+    node = Node(name, step, "key", tmp_path / "store" / name)
+    chain = (*(Node("export_onnx", made(STEPS, "export_onnx"), graph.key, graph.path) for graph in between), node)
+
+    def killed(manifest: Manifest, folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Manifest, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        workshop(tmp_path).carry_out(chain, source, teacher(shop))
+    assert not node.done
+    monkeypatch.undo()
+    again = workshop(tmp_path).carry_out(chain, source, teacher(shop))
+    assert node.done
+    assert hash_folder(again.path) == hash_folder(first.path)
+
+
+@every_step
+def test_a_damaged_result_is_not_done(name: str, finished: Callable[[str], Artifact], tmp_path: Path) -> None:
+    artifact = finished(name)
+    assert is_done(artifact.path, artifact.key)
+    copy = tmp_path / "copy"
+    shutil.copytree(artifact.path, copy)
+    weights = copy / (GRAPH if artifact.format == "onnx" else WEIGHTS)
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert not is_done(copy, artifact.key)
+
+
+@every_probe
+def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop: Path) -> None:
+    probe = PROBES.get(name)().tiny()
+    source = open_source(shop / "torch", "text-classification")
+    before = content(shop)
+    runs = []
+    for seed in (1, 2):
+        torch.manual_seed(seed), np.random.seed(seed)
+        model, full = open_predictor(source, 32), open_predictor(teacher(shop), 32)
+        runs.append(probe.run(model, ProbeContext(SEED, job_data(), full, log=lambda line: None)))
+    assert runs[0] == runs[1]
+    assert runs[0].metrics
+    assert content(shop) == before
+    assert json.loads(json.dumps(runs[0].details, allow_nan=False)) == runs[0].details
+
+
+@every_probe
+def test_a_probe_says_what_it_needs(name: str, shop: Path) -> None:
+    """One that reads states cannot examine a graph; the others can."""
+    probe = PROBES.get(name)().tiny()
+    graph = open_predictor(lineage(shop, made(STEPS, "quantize"))[-1], 32)
+    examine = ProbeContext(SEED, job_data(), open_predictor(teacher(shop), 32), log=lambda line: None)
+    if probe.needs == "states":
+        with pytest.raises(NotGiven):
+            probe.run(graph, examine)
+    else:
+        assert probe.run(graph, examine).metrics
