@@ -183,7 +183,8 @@ def test_a_step_writes_where_it_may_and_gives_the_same_bytes_again(
         path.mkdir()
     monkeypatch.chdir(here)
     before = content(shop) | content(tmp_path, out, scratch)
-    torch.manual_seed(99), np.random.seed(99)  # another process starts from another state
+    torch.manual_seed(99)  # another process starts from another state
+    np.random.seed(99)
     artifacts = lineage(shop, step)
     step.apply(artifacts[-1], out, context(job_data(), scratch, teacher(shop), tuple(artifacts)))
     assert content(shop) | content(tmp_path, out, scratch) == before
@@ -237,7 +238,8 @@ def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop
     before = content(shop)
     runs = []
     for seed in (1, 2):
-        torch.manual_seed(seed), np.random.seed(seed)
+        torch.manual_seed(seed)
+        np.random.seed(seed)
         model, full = open_predictor(source, 32), open_predictor(teacher(shop), 32)
         runs.append(probe.run(model, ProbeContext(SEED, job_data(), full, log=lambda line: None)))
     assert runs[0] == runs[1]

@@ -2,7 +2,8 @@
 
 A thin layer over `transformers.Trainer`. What it adds: batches grouped by length in an order that depends on seed and
 epoch alone, checkpoints that carry a hash of their files so that a cut one is never resumed, and a resume that gives
-the same weights as an uninterrupted run (CPU, same seed, same thread count).
+the same weights as an uninterrupted run (CPU, same seed, same thread count). The trainer reads optimizer, schedule and
+random state back with `torch.load(weights_only=True)`: tensors and plain data, nothing in a checkpoint can run code.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.predict import Encoder
 from assay.core.train import SEAL, History, LengthGrouped, Schedule, newest_checkpoint, train
 
-ROWS = planted_rows(40)
-SCHEDULE = Schedule(epochs=4, learning_rate=1e-3, batch_size=8)  # 5 steps an epoch, 20 in all
+ROWS = planted_rows(24)
+SCHEDULE = Schedule(epochs=4, learning_rate=1e-3, batch_size=8)  # 3 steps an epoch, 12 in all
 State = dict[str, Tensor]
 
 
@@ -32,7 +32,7 @@ State = dict[str, Tensor]
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """A tiny BERT with its usual dropout of 0.1."""
     folder = tmp_path_factory.mktemp("source") / "bert"
-    write_tiny(folder, layers=2)
+    write_tiny(folder, layers=1)
     return open_source(folder, "text-classification")
 
 
@@ -55,30 +55,32 @@ def run(
     progress: Callable[[int, int], None] = lambda done, total: None,
     log: Callable[[str], None] = lambda line: None,
     schedule: Schedule = SCHEDULE,
-    loss: Any = None,
     dropout: bool = True,
+    checkpoint_seconds: float = 60,
 ) -> tuple[State, History]:
     """Weights of model and loss after training from the same start."""
-    module, loss = load_module(source), loss or LabelLoss()
+    module, loss = load_module(source), LabelLoss()
     if not dropout:
         for part in module.modules():
             if isinstance(part, nn.Dropout):
                 part.p = 0.0
     encoder = Encoder(load_tokenizer(source), 32)
     history = train(
-        module, loss, encoder, ROWS.texts, ROWS.labels, schedule, seed, scratch, progress, log, checkpoint_seconds=0
+        module, loss, encoder, ROWS.texts, ROWS.labels, schedule, seed, scratch, progress, log, checkpoint_seconds
     )
     return module.state_dict() | {f"loss.{name}": value for name, value in loss.state_dict().items()}, history
 
 
-def stop_at(step: int) -> Callable[[int, int], None]:
-    """A user who presses Ctrl-C; the newest checkpoint is then that of the step before."""
+def interrupt(source: Artifact, scratch: Path, step: int, before: Callable[[int], None] = lambda done: None) -> None:
+    """A run that saves after each step, and a Ctrl-C in `step`: the newest checkpoint is that of the step before."""
 
     def progress(done: int, total: int) -> None:
+        before(done)
         if done == step:
             raise KeyboardInterrupt
 
-    return progress
+    with pytest.raises(KeyboardInterrupt):
+        run(source, scratch, progress=progress, checkpoint_seconds=0)
 
 
 def same(one: State, other: State) -> bool:
@@ -91,14 +93,14 @@ def straight(source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Stat
     return run(source, tmp_path_factory.mktemp("straight"))[0]
 
 
-@pytest.mark.parametrize("stop", [4, 6, 9], ids=["first epoch", "end of an epoch", "middle of an epoch"])
+@pytest.mark.parametrize("stop", [3, 4, 6], ids=["first epoch", "end of an epoch", "middle of an epoch"])
 def test_a_resumed_run_is_the_same_run(stop: int, source: Artifact, straight: State, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(source, tmp_path, progress=stop_at(stop))
-    random.seed(99), np.random.seed(99), torch.manual_seed(99)  # a fresh process has another state
+    interrupt(source, tmp_path, stop)
+    for draw_from in (random.seed, np.random.seed, torch.manual_seed):
+        draw_from(99)  # a fresh process has another state
     resumed, history = run(source, tmp_path)
     assert history.resumed_from == stop - 1
-    assert history.steps == 20
+    assert history.steps == 12
     assert same(resumed, straight)
 
 
@@ -111,13 +113,12 @@ def test_dropout_and_seed_matter(source: Artifact, straight: State, tmp_path: Pa
 
 
 def test_stopping_twice_is_still_the_same_run(source: Artifact, straight: State, tmp_path: Path) -> None:
-    for stop in (7, 13):
-        with pytest.raises(KeyboardInterrupt):
-            run(source, tmp_path, progress=stop_at(stop))
+    for stop in (5, 9):
+        interrupt(source, tmp_path, stop)
     resumed, history = run(source, tmp_path)
-    assert history.resumed_from == 12
+    assert history.resumed_from == 8
     assert same(resumed, straight)
-    assert [point["step"] for point in history.curve] == list(range(1, 21))
+    assert [point["step"] for point in history.curve] == list(range(1, 13))
 
 
 @pytest.fixture(scope="module")
@@ -125,13 +126,11 @@ def stopped(source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run left that was stopped after step 7, with the checkpoint of step 4 still there."""
     scratch, aside = tmp_path_factory.mktemp("stopped"), tmp_path_factory.mktemp("aside")
 
-    def progress(done: int, total: int) -> None:
+    def keep(done: int) -> None:
         if done == 5:
             shutil.copytree(scratch / "checkpoint-4", aside / "checkpoint-4")
-        stop_at(8)(done, total)
 
-    with pytest.raises(KeyboardInterrupt):
-        run(source, scratch, progress=progress)
+    interrupt(source, scratch, 8, before=keep)
     shutil.move(aside / "checkpoint-4", scratch)
     return scratch
 
@@ -189,10 +188,14 @@ def test_only_whole_checkpoints_count(damage: Callable[[Path], None], stopped: P
     assert list(scratch.glob("checkpoint-*")) == []
 
 
-def test_a_new_checkpoint_replaces_the_older_ones(stopped: Path, source: Artifact, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(source, tmp_path, progress=stop_at(6))
+def test_a_new_checkpoint_replaces_the_older_ones(source: Artifact, tmp_path: Path) -> None:
+    interrupt(source, tmp_path, 6)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-5"]
+
+
+def test_checkpoints_are_made_by_the_clock(source: Artifact, tmp_path: Path) -> None:
+    run(source, tmp_path, schedule=Schedule(1, 1e-3, 8), checkpoint_seconds=3600)
+    assert list(tmp_path.glob("checkpoint-*")) == []
 
 
 class Payload:
@@ -229,8 +232,8 @@ def test_training_that_diverges_ends_with_one_line(source: Artifact, tmp_path: P
 
 def test_progress_counts_to_the_end(source: Artifact, tmp_path: Path) -> None:
     seen = []
-    run(source, tmp_path, progress=lambda done, total: seen.append((done, total)), schedule=Schedule(0.6, 1e-3, 8))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    run(source, tmp_path, progress=lambda done, total: seen.append((done, total)), schedule=Schedule(0.67, 1e-3, 8))
+    assert seen == [(1, 2), (2, 2)]
 
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, 1000)
@@ -244,7 +247,8 @@ def batches(seed: int = 1, epoch: int = 0, lengths: np.ndarray = LENGTHS) -> lis
 
 def test_batches_depend_on_seed_and_epoch_only() -> None:
     first = batches()
-    np.random.seed(5), torch.manual_seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
     assert batches() == first
     assert batches(seed=2) != first
     assert batches(epoch=1) != first
@@ -271,27 +275,42 @@ def test_little_is_padding() -> None:
     assert padding_share(plain) > 0.3
 
 
-@pytest.mark.parametrize(
-    ("labels", "dtype", "shape"),
-    [
-        (np.arange(40) % 2, torch.int64, (8,)),
-        (np.linspace(0, 1, 40), torch.float64, (8,)),
-        (np.eye(4, dtype=np.int64)[np.arange(40) % 4], torch.int64, (8, 4)),
-    ],
-    ids=["classes", "regression", "multi-label"],
-)
-def test_each_row_comes_with_its_own_label(
-    labels: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...], source: Artifact, tmp_path: Path
-) -> None:
+def batches_seen(
+    module: nn.Module, encoder: Encoder, labels: np.ndarray, epochs: float, scratch: Path
+) -> list[dict[str, Tensor]]:
+    """What the loss is handed in the course of a training."""
     seen: list[dict[str, Tensor]] = []
 
     def loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
         seen.append(batch)
         return next(model.parameters()).sum()
 
+    train(module, loss, encoder, ROWS.texts, labels, Schedule(epochs, 1e-4, 8), 0, scratch, lambda *_: None, print)
+    return seen
+
+
+def test_every_epoch_has_all_rows_in_an_order_of_its_own(source: Artifact, tmp_path: Path) -> None:
+    encoder = Encoder(load_tokenizer(source), 32)
+    seen = batches_seen(load_module(source), encoder, ROWS.labels, 2, tmp_path)
+    rows = [row for batch in seen for row in batch["row"].tolist()]
+    assert sorted(rows[:24]) == sorted(rows[24:]) == list(range(24))
+    assert rows[:24] != rows[24:]
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype", "shape"),
+    [
+        (np.arange(24) % 2, torch.int64, (8,)),
+        (np.linspace(0, 1, 24), torch.float64, (8,)),
+        (np.eye(4, dtype=np.int64)[np.arange(24) % 4], torch.int64, (8, 4)),
+    ],
+    ids=["classes", "regression", "multi-label"],
+)
+def test_each_row_comes_with_its_own_label(
+    labels: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...], source: Artifact, tmp_path: Path
+) -> None:
     module, encoder = load_module(source), Encoder(load_tokenizer(source), 32)
-    schedule = Schedule(1, 1e-4, 8)
-    train(module, loss, encoder, ROWS.texts, labels, schedule, 0, tmp_path, lambda *_: None, print)
+    seen = batches_seen(module, encoder, labels, 1, tmp_path)
     assert {(batch["labels"].dtype, tuple(batch["labels"].shape)) for batch in seen} == {(dtype, shape)}
     ids = encoder.ids(ROWS.texts)
     for batch in seen:

@@ -18,7 +18,7 @@ from tiny_models import write_tiny
 from assay.core.manifest import hash_file
 
 PATIENCE_S = 240
-EPOCHS = 60  # 360 steps: several seconds, so that a kill falls into them
+EPOCHS = 40  # 240 steps: a second or more, so that a kill falls into them
 TEACHER = [{"finetune": {"epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}}]
 VARIANTS = {"small": [{"prune_layers": {"keep": 2}}, {"distil": {"epochs": EPOCHS, "batch_size": 8}}]}
 
@@ -108,10 +108,11 @@ def test_killed_in_training_it_goes_on_from_its_checkpoint_to_the_same_weights(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("after_s", [0.0, 2.0, 4.0])
 def test_killed_before_any_checkpoint_it_starts_the_step_anew(
-    config: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_s: float
 ) -> None:
-    kill_when(begun("finetune", after_s=8), config, tmp_path / "run", checkpoint_seconds=600)
+    kill_when(begun("finetune", after_s), config, tmp_path / "run", checkpoint_seconds=600)
     go_on(config, tmp_path / "run", monkeypatch)
     assert resumed(tmp_path / "run") == {"finetune": None, "distil": None}
     assert weights(tmp_path / "run") == expected
