@@ -21,7 +21,6 @@ from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
 from assay.core.manifest import ERROR, key_of, write_atomic, write_json
-from assay.core.model.predict import EVAL_BATCH
 from assay.run.failure import leave_error, one_line, raise_disk_error, told
 from assay.run.opened import Opened
 from assay.run.progress import Display
@@ -32,8 +31,7 @@ from probe.probe import Findings, Probe, ProbeContext
 if TYPE_CHECKING:
     import pandas as pd
 
-EVALUATION_VERSION = 1
-LAYOUT = {"batch_size": EVAL_BATCH, "order": "by length", "padding": "to the longest row of the batch"}
+EVALUATION_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Examiner:
             "key": key,
             "variant": subject.variant,
             "artifact_key": subject.artifact.key,
-            "layout": LAYOUT,
+            "layout": _layout(self.open(subject.artifact).batch_size),
             "metrics": [asdict(metric) for metric in metrics],
         }
         write_json(folder / "evaluation.json", evaluation)
@@ -170,3 +168,9 @@ def _predictions(logits: np.ndarray, data: JobData) -> pd.DataFrame:
     table = pd.DataFrame({"row": data.test.rows, "label": list(data.test.labels)})
     columns = pd.DataFrame(logits, columns=[f"logit_{index}" for index in range(logits.shape[1])])
     return pd.concat([table, columns], axis=1)
+
+
+def _layout(batch_size: int) -> dict[str, Any]:
+    if batch_size == 1:
+        return {"batch_size": 1, "padding": "none"}
+    return {"batch_size": batch_size, "order": "by length", "padding": "to the longest row of the batch"}

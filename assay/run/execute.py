@@ -58,6 +58,7 @@ class Workshop:
     def _artifact(self, node: Node, lineage: Lineage, teacher: Artifact | None) -> Artifact:
         if node.done:
             self.display.skip(node.folder.name)
+            shutil.rmtree(self._scratch(node), ignore_errors=True)  # a kill may fall between the two
             return node.artifact
         try:
             self._replace(node, lineage, teacher)
@@ -74,13 +75,16 @@ class Workshop:
         name = node.folder.name
         if node.folder.exists():
             shutil.rmtree(node.folder)
-        scratch = self.folder / "scratch" / name
+        scratch = self._scratch(node)
         scratch.mkdir(parents=True, exist_ok=True)
         with self.display.task(name) as progress, _unfinished(scratch.with_name(f"{name}.unfinished")) as out:
             self._apply(node, lineage, out, self._context(lineage, teacher, scratch, progress))
             node.folder.parent.mkdir(exist_ok=True)
             os.replace(out, node.folder)
         shutil.rmtree(scratch)
+
+    def _scratch(self, node: Node) -> Path:
+        return self.folder / "scratch" / node.folder.name
 
     def _apply(self, node: Node, lineage: Lineage, out: Path, context: Context) -> None:
         source, started = lineage[-1], time.monotonic()

@@ -8,7 +8,7 @@ import numpy as np
 
 from assay.core.artifact import Artifact
 from assay.core.manifest import key_of
-from assay.core.model.predict import EVAL_BATCH, Predictor, open_predictor
+from assay.core.model.predict import Predictor, open_predictor
 
 
 class Opened:
@@ -33,7 +33,7 @@ def remembering(predictor: Predictor) -> Predictor:
     seen: dict[str, np.ndarray] = {}
     run = predictor.logits
 
-    def logits(texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+    def logits(texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         key = key_of(list(texts), batch_size, pad_to)
         if key not in seen:
             seen[key] = run(texts, batch_size, pad_to)

@@ -54,6 +54,7 @@ class FidelityProbe(Probe):
         texts = data.test.take(rows).texts
         others = {
             "batch 1, no padding": model.logits(texts, batch_size=1),
+            "batch 32, by length": model.logits(texts, batch_size=32),
             f"batch 8, padded to {data.max_length}": model.logits(texts, batch_size=8, pad_to=data.max_length),
         }
         changed = {name: ~same_labels(other, logits[rows], data.task) for name, other in others.items()}

@@ -20,11 +20,12 @@ class Classifier:
     """A predictor that gives what `answer` says for each text, and counts the texts it was asked about."""
 
     artifact = ARTIFACT
+    batch_size = 32
 
     def __init__(self, answer: Callable[[str], list[float]]) -> None:
         self.answer, self.asked = answer, 0
 
-    def logits(self, texts: Sequence[str], batch_size: int = 32, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         self.asked += len(texts)
         return np.array([self.answer(text) for text in texts], dtype=np.float32)
 
@@ -37,6 +38,7 @@ class Reader:
     statistic that touches it shows."""
 
     artifact = ARTIFACT
+    batch_size = 32
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class Reader:
         self.vector, self.attend, self.layers, self.heads = vector, attend, layers, heads
         self.padding, self.left = padding, left
 
-    def logits(self, texts: Sequence[str], batch_size: int = 32, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         return np.zeros((len(texts), 2), dtype=np.float32)
 
     def states(self, texts: Sequence[str], batch_size: int = 32, attentions: bool = False) -> Iterator[StateBatch]:

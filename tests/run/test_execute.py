@@ -213,6 +213,16 @@ def test_scratch_goes_when_the_step_is_done_and_stays_when_it_fails(tmp_path: Pa
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_checkpoints_left_by_a_kill_right_after_the_step_go_with_the_next_run(tmp_path: Path) -> None:
+    nodes = chain(tmp_path, Write(text="a"))
+    workshop(tmp_path).carry_out(nodes, SOURCE, None)
+    scratch = tmp_path / "scratch" / nodes[0].folder.name
+    scratch.mkdir()
+    (scratch / "checkpoint").write_text("of no use any more")
+    workshop(tmp_path).carry_out(nodes, SOURCE, None)
+    assert not scratch.exists()
+
+
 def test_numbers_that_json_cannot_hold_fail_the_step_by_name(tmp_path: Path, log: Log) -> None:
     log.facts = {"train_loss": 1.0, "curve": [{"step": 1, "loss": float("nan")}]}
     nodes = chain(tmp_path, Write(text="a"))

@@ -21,11 +21,12 @@ EVAL_BATCH = 32
 
 @runtime_checkable
 class Predictor(Protocol):
-    """`artifact` is the model on disk."""
+    """`artifact` is the model on disk, `batch_size` the rows of a batch unless asked otherwise."""
 
     artifact: Artifact
+    batch_size: int
 
-    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels] in the order of `texts`. Rows are batched by length and padded to the longest of their
         batch, or to `pad_to` tokens."""
         ...
@@ -107,6 +108,8 @@ class Encoder:
 class TorchPredictor:
     """A WhiteBox over a torch module in evaluation mode."""
 
+    batch_size = EVAL_BATCH
+
     def __init__(self, artifact: Artifact, max_length: int) -> None:
         from assay.core.model.edits import layout_of
         from assay.core.model.load import load_module, load_tokenizer
@@ -118,13 +121,13 @@ class TorchPredictor:
         self.layers = tuple(layer.index for layer in layout.layers)
         self.heads = tuple(layer.heads for layer in layout.layers)
 
-    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
         import torch
 
         out = np.zeros((len(texts), self.module.config.num_labels), dtype=np.float32)
         with torch.inference_mode():
-            for rows, inputs in self.encoder.batches(texts, batch_size, pad_to):
+            for rows, inputs in self.encoder.batches(texts, batch_size or self.batch_size, pad_to):
                 out[rows] = self.module(**_tensors(inputs)).logits.float().numpy()
         return out
 
@@ -146,7 +149,12 @@ class TorchPredictor:
 
 
 class OnnxPredictor:
-    """A Predictor over an ONNX graph. Inputs the graph does not have are dropped from what the tokenizer gives."""
+    """A Predictor over an ONNX graph. Inputs the graph does not have are dropped from what the tokenizer gives.
+
+    Texts are answered one by one, without padding, unless asked otherwise: 8-bit activations get one scale for the
+    whole batch, so only then does an answer depend on nothing but its own text."""
+
+    batch_size = 1
 
     def __init__(self, artifact: Artifact, max_length: int, threads: int | None = None) -> None:
         from assay.core.model.load import load_session, load_tokenizer
@@ -155,10 +163,10 @@ class OnnxPredictor:
         self.session = load_session(artifact, threads)
         self.encoder = Encoder(load_tokenizer(artifact), max_length)
 
-    def logits(self, texts: Sequence[str], batch_size: int = EVAL_BATCH, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
         out = np.zeros((len(texts), len(self.artifact.labels)), dtype=np.float32)
-        for rows, inputs in self.encoder.batches(texts, batch_size, pad_to):
+        for rows, inputs in self.encoder.batches(texts, batch_size or self.batch_size, pad_to):
             out[rows] = run_graph(self.session, inputs)
         return out
 

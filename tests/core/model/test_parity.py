@@ -30,7 +30,7 @@ class Fixed:
         self.values, self.changes = np.array(logits, dtype=np.float32), changes or {}
         self.asked: list[tuple[int, int | None]] = []
 
-    def logits(self, texts: Sequence[str], batch_size: int = 32, pad_to: int | None = None) -> np.ndarray:
+    def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         self.asked.append((batch_size, pad_to))
         return self.values[: len(texts)] + self.changes.get(batch_size, 0.0)
 
