@@ -87,15 +87,19 @@ def compare(
     run: Run,
     json: Annotated[bool, typer.Option("--json", help="One object a variant.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="The same as CSV.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
 ) -> None:
     """The variants of a run side by side."""
     from reports.collect import collect
+    from reports.compare import markdown as to_markdown
     from reports.compare import rows, to_csv, to_json
 
     if json:
         typer.echo(to_json(rows(collect(run))), nl=False)
     elif csv:
         typer.echo(to_csv(rows(collect(run))), nl=False)
+    elif markdown:
+        typer.echo(to_markdown(collect(run)), nl=False)
     else:
         _print_table(run)
 

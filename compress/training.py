@@ -29,7 +29,8 @@ ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slowe
 class TrainingStep(Step, ABC):
     """`epochs` may be a fraction of the training rows. `learning_rate` is the peak: it rises over `warmup` (share of
     all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed, which
-    saves their share of the backward pass; by default everything is trained."""
+    saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own rate:
+    a short distillation follows the teacher closer, and runs faster, without."""
 
     epochs: float = Field(default=2.0, gt=0)
     learning_rate: float = Field(default=8e-5, gt=0)
@@ -37,6 +38,7 @@ class TrainingStep(Step, ABC):
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.1, ge=0, lt=1)
     freeze: int | None = Field(default=None, ge=0)
+    dropout: float | None = Field(default=None, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
 
     def schedule(self) -> Schedule:
@@ -83,6 +85,8 @@ def train_and_save(
     encoder = Encoder(tokenizer, ctx.data.max_length)
     schedule = step.schedule()
     _freeze(module, step.freeze)
+    if step.dropout is not None:
+        _set_dropout(module, step.dropout)
     history = train(
         module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
         schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
@@ -105,3 +109,11 @@ def _freeze(module: PreTrainedModel, layers: int | None) -> None:
     embeddings = module.get_submodule(family.word_embeddings.rpartition(".")[0])
     for part in (embeddings, *blocks[:layers]):
         part.requires_grad_(False)
+
+
+def _set_dropout(module: PreTrainedModel, rate: float) -> None:
+    from torch import nn
+
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = rate

@@ -21,8 +21,8 @@ from assay.core.model.predict import TorchPredictor, open_predictor
 from assay.core.stats import label_loyalty, probability_loyalty
 
 MakeArtifact = Callable[..., Artifact]
-QUICK = {"epochs": 4.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
-TRAIN, TEST = planted_rows(96), planted_rows(40, seed=1)
+QUICK = {"epochs": 3.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+TRAIN, TEST = planted_rows(64), planted_rows(40, seed=1)
 WRONG = with_labels(TRAIN, 1 - TRAIN.labels)
 
 

@@ -18,7 +18,7 @@ from assay.core.stats import same_labels
 
 # (batch, padded length): one row alone, an odd batch, a long padded one. None of them is the exporter's dummy (2, 16).
 SHAPES: tuple[tuple[int, int | None], ...] = ((1, None), (5, 20), (2, 128))
-ROWS = 24
+ROWS = 12
 
 
 @dataclass(frozen=True)
