@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/assay run configs/quickstart.yaml
 
 test: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow

@@ -40,7 +40,6 @@ class Context:
     teacher: Artifact | None = None
     teacher_logits: Callable[[], np.ndarray] = field(default=lambda: np.empty((0, 0), np.float32))
     lineage: tuple[Artifact, ...] = ()
-    device: str = "cpu"
     log: Callable[[str], None] = print
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
     checkpoint_seconds: float = CHECKPOINT_SECONDS

@@ -21,8 +21,8 @@ from assay.core.model.predict import TorchPredictor, open_predictor
 from assay.core.stats import label_loyalty, probability_loyalty
 
 MakeArtifact = Callable[..., Artifact]
-QUICK = {"epochs": 3.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
-TRAIN, TEST = planted_rows(64), planted_rows(40, seed=1)
+QUICK = {"epochs": 4.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+TRAIN, TEST = planted_rows(96), planted_rows(40, seed=1)
 WRONG = with_labels(TRAIN, 1 - TRAIN.labels)
 
 
@@ -64,7 +64,7 @@ def hidden_distance(student: Artifact, teacher: Artifact) -> float:
 
 def test_hidden_states_are_learned_too(teacher: Artifact, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     student = tiny_artifact(layers=2, seed=5)
-    without, with_hidden = (distil(tmp_path, student, teacher, hidden=hidden) for hidden in (0.0, 10.0))
+    without, with_hidden = (distil(tmp_path, student, teacher, hidden=hidden, epochs=2.0) for hidden in (0.0, 10.0))
     assert hidden_distance(with_hidden, teacher) < 0.8 * hidden_distance(without, teacher)
 
 

@@ -16,7 +16,7 @@ from assay.core.manifest import Manifest
 from assay.core.model.load import load_module
 
 MakeArtifact = Callable[..., Artifact]
-QUICK = {"epochs": 3.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+QUICK = {"epochs": 4.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
 
 def facts(artifact: Artifact) -> dict[str, Any]:
@@ -27,16 +27,16 @@ def facts(artifact: Artifact) -> dict[str, Any]:
 def test_a_planted_word_is_learned_and_shuffled_labels_are_not(
     shuffled: bool, low: float, high: float, tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:
-    train, test = planted_rows(64, seed=0, shuffled=shuffled), planted_rows(40, seed=1, shuffled=shuffled)
+    train, test = planted_rows(96, seed=0, shuffled=shuffled), planted_rows(40, seed=1, shuffled=shuffled)
     trained = carry_out(tmp_path, tiny_artifact(layers=2), [("finetune", QUICK)], job_data(train, test))
     assert low <= accuracy(trained, test) <= high
 
 
 def test_facts_tell_how_training_went(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
-    data = job_data(planted_rows(64))
+    data = job_data(planted_rows(96))
     found = facts(carry_out(tmp_path, tiny_artifact(layers=2), [("finetune", QUICK)], data))
-    assert found["steps"] == 3 * 64 / 8
-    assert [point["step"] for point in found["curve"]] == list(range(1, 25))
+    assert found["steps"] == 4 * 96 / 8
+    assert [point["step"] for point in found["curve"]] == list(range(1, 49))
     assert found["train_loss"] == found["curve"][-1]["loss"]
     assert found["train_loss"] < 0.3 * found["curve"][0]["loss"]
     assert found["resumed_from"] is None
@@ -60,7 +60,7 @@ def test_a_pretrained_encoder_gets_a_head_for_the_classes_of_the_job(
 
 
 def test_a_pruned_model_recovers_and_stays_pruned(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
-    train, test = planted_rows(64), planted_rows(40, seed=1)
+    train, test = planted_rows(96), planted_rows(40, seed=1)
     chain = [("prune_heads", {"remove": {0: [0, 3]}}), ("finetune", QUICK)]
     trained = carry_out(tmp_path, tiny_artifact(layers=2), chain, job_data(train, test))
     assert accuracy(trained, test) >= 0.95

@@ -130,6 +130,7 @@ def test_a_good_config_becomes_a_job_with_all_defaults(load: Loader) -> None:
     }
     assert job.measure.model_dump() == {
         "batch_size": 1,
+        "starts": 3,
         "throughput_batch_size": 8,
         "length": 128,
         "threads": 1,
@@ -484,7 +485,7 @@ def test_schema_agrees_with_the_loader(shelves: tuple[Shelf, Shelf]) -> None:
 
 
 def test_a_shipped_config_is_checked_without_torch() -> None:
-    config = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+    config = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
     command = (
         "import sys\n"
         "from assay.core.config.load import load_job, schema\n"

@@ -272,5 +272,5 @@ def test_layout_refuses_a_config_of_another_depth() -> None:
 
 
 def test_an_unknown_family_says_what_to_add() -> None:
-    with pytest.raises(InputError, match=r"'gpt2'.*known: bert, .*add a Family .*assay/core/anatomy\.py"):
+    with pytest.raises(InputError, match=r"'gpt2'.*known: bert, .*add a Family .*assay/core/model/anatomy\.py"):
         family_of("gpt2")
