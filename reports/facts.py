@@ -151,8 +151,6 @@ _KNOWN: dict[tuple[str, str], Callable[[Any], Told]] = {
     ("prune_layers", "kept"): lambda value: {"Layers kept": _numbers(value)},
     ("prune_ffn", "kept_neurons"): _neurons,
     ("prune_ffn", "of"): lambda value: {"FFN neurons a layer before": units.count(value)},
-    ("", "epochs"): lambda value: {"Epochs": units.figure(value)},
-    ("", "validation_accuracy"): lambda value: {"Validation accuracy": units.fraction(value)},
     ("", "parity"): _parity,
     ("", "ops"): _ops,
 }

@@ -15,7 +15,7 @@ NASTY = "a<b <!-- x --> </script><script>alert(1)</script> &amp;"
 ROWS = 120
 FINETUNE = {
     "step": "finetune", "settings": {"epochs": 2}, "key": "aa11", "path": "store/finetune-aa11", "seconds": 312.4,
-    "facts": {"epochs": 2, "steps": 534, "train_loss": 0.312, "validation_accuracy": 0.846, "resumed_from": None,
+    "facts": {"steps": 534, "train_loss": 0.312, "precision": "fp32", "resumed_from": None,
               "curve": [{"step": 10 * i, "loss": 0.7 / (1 + 0.05 * i)} for i in range(50)]},
     "state": "done", "error": None,
 }  # fmt: skip

@@ -168,7 +168,9 @@ def test_a_cut_checkpoint_is_not_resumed(
 def test_ctrl_c_ends_with_one_line_and_130(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "assay.cli", "run", str(config), "--out", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_listen_to_ctrl_c
+    ) as process:
         try:
             given_up = time.monotonic() + PATIENCE_S
             while not begun("finetune", after_s=0.0)(folder):
@@ -185,3 +187,8 @@ def test_ctrl_c_ends_with_one_line_and_130(config: Path, tmp_path: Path) -> None
     assert read(folder / "run.json")["finished"] is None
     assert not any((folder / "store").glob("*"))
     shutil.rmtree(folder)
+
+
+def _listen_to_ctrl_c() -> None:
+    """A shell starts what it runs in the background with the signal ignored, and the tests may be such."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
