@@ -1,7 +1,7 @@
 """What every training step shares: settings of the schedule, opening the source, saving the result.
 
-Precision: `auto` trains in bfloat16 autocast only where the CPU multiplies bfloat16 in hardware (AMX or AVX512-BF16);
-elsewhere it is emulated and about fifteen times slower than float32.
+Precision: `auto` trains in bfloat16 autocast only where the CPU multiplies bfloat16 in hardware (AMX, AVX512-BF16,
+ARM bf16); elsewhere it is emulated and about fifteen times slower than float32.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slowe
 
 
 class TrainingStep(Step, ABC):
-    """`epochs` may be a fraction of the training rows. `learning_rate` is the peak: it rises over `warmup` (share of
-    all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed, which
-    saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own rate:
+    """`epochs` may be a fraction: 0.5 sees half of the rows. `learning_rate` is the peak: it rises over `warmup` (share
+    of all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed,
+    which saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own rate:
     a short distillation follows the teacher closer, and runs faster, without."""
 
     epochs: float = Field(default=2.0, gt=0)
@@ -51,10 +51,11 @@ class TrainingStep(Step, ABC):
 
     def autocast(self) -> bool:
         """Whether matrix products run in bfloat16 here."""
+        from assay.core.cpu import FAST_BF16
         from assay.core.machine import describe_machine
 
         flags = describe_machine()["flags"]
-        hardware = bool(flags.get("amx_bf16") or flags.get("avx512_bf16"))
+        hardware = any(flags.get(flag) for flag in FAST_BF16)
         return hardware if self.precision == "auto" else self.precision == "bf16"
 
     def tiny(self) -> Self:

@@ -177,8 +177,8 @@ def _why_not_faster(run: Run, variant: Variant) -> str:
     if variant.measurement.get("integer_ops") == 0:
         return "the optimised graph runs no integer operation, so the weights are turned back to floats and run as such"
     if _has_vnni(run) is False:
-        return "this CPU has no VNNI instructions, without which int8 products cost about as much as float ones"
-    return "on a model this small, rounding the activations of each layer costs about what the integer products save"
+        return "this CPU has no VNNI instructions, which int8 products gain most from"
+    return "rounding the activations of each layer may cost what the integer products save"
 
 
 def _has_vnni(run: Run) -> bool | None:

@@ -92,7 +92,9 @@ def _inner(value: Any) -> str:
 
 
 def _head_map(names: list[str], step: StepRecord) -> HeadMap:
-    scores = {(int(n), h): float(score) for n, row in step.facts["scores"].items() for h, score in enumerate(row)}
+    present = step.facts.get("present") or {}  # heads that an earlier step removed have no score
+    rows = {n: zip(present.get(n, range(len(row))), row, strict=True) for n, row in step.facts["scores"].items()}
+    scores = {(int(n), int(head)): float(score) for n, row in rows.items() for head, score in row}
     removed = {(int(n), int(head)) for n, heads in step.facts["removed"].items() for head in heads}
     title = f"Importance of each head, {', '.join(names)}"
     table = tuple((*at, units.significant(score), at in removed) for at, score in sorted(scores.items()))

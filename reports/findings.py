@@ -153,7 +153,7 @@ def _identity(result: ProbeResult) -> str:
 
 
 def _found(group: Sequence[ProbeResult]) -> Found:
-    before = tuple(result.variant for result in group if result.examined != "graph")
+    before = tuple(result.variant for result in group if result.examined == "torch weights before export")
     return Found(tuple(result.variant for result in group), group[0], before)
 
 

@@ -1,13 +1,13 @@
 """How faithfully a variant answers as its teacher does, and whether its answers depend on how texts are batched.
 
-Loyalty as in Xu et al. 2021, "Beyond Preserved Accuracy". Layouts: the same rows one at a time without padding, and in
-eights padded to the full length, against the layout of the evaluation (by length, in batches of 32). With fp32 weights
-no label should change; int8 graphs that scale their activations by tensor see the padding, so theirs may.
+Loyalty as in Xu et al. 2021, "Beyond Preserved Accuracy". Layouts: the same rows one at a time without padding, in batches
+of 32 by length, and in eights padded to the full length, against the layout of the evaluation. With fp32 weights no label
+should change; int8 graphs that scale their activations by tensor see padding and batch mates, so theirs may.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 class FidelityProbe(Probe):
     """All test rows are compared with the teacher, `layout_samples` of them in other layouts."""
+
+    version: ClassVar[int] = 2
 
     layout_samples: PositiveInt = 100
 

@@ -21,6 +21,7 @@ class Classifier:
 
     artifact = ARTIFACT
     batch_size = 32
+    max_length = 128
 
     def __init__(self, answer: Callable[[str], list[float]]) -> None:
         self.answer, self.asked = answer, 0
@@ -39,6 +40,7 @@ class Reader:
 
     artifact = ARTIFACT
     batch_size = 32
+    max_length = 128
 
     def __init__(
         self,

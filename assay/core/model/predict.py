@@ -21,10 +21,12 @@ EVAL_BATCH = 32
 
 @runtime_checkable
 class Predictor(Protocol):
-    """`artifact` is the model on disk, `batch_size` the rows of a batch unless asked otherwise."""
+    """`artifact` is the model on disk, `batch_size` the rows of a batch unless asked otherwise, `max_length` the tokens
+    a text is cut to."""
 
     artifact: Artifact
     batch_size: int
+    max_length: int
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels] in the order of `texts`. Rows are batched by length and padded to the longest of their
@@ -117,6 +119,7 @@ class TorchPredictor:
         self.artifact = artifact
         self.module = load_module(artifact)
         self.encoder = Encoder(load_tokenizer(artifact), max_length)
+        self.max_length = self.encoder.max_length
         layout = layout_of(artifact.config, artifact.edits)
         self.layers = tuple(layer.index for layer in layout.layers)
         self.heads = tuple(layer.heads for layer in layout.layers)
@@ -162,6 +165,7 @@ class OnnxPredictor:
         self.artifact = artifact
         self.session = load_session(artifact, threads)
         self.encoder = Encoder(load_tokenizer(artifact), max_length)
+        self.max_length = self.encoder.max_length
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
