@@ -29,8 +29,8 @@ ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slowe
 class TrainingStep(Step, ABC):
     """`epochs` may be a fraction: 0.5 sees half of the rows. `learning_rate` is the peak: it rises over `warmup` (share
     of all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed,
-    which saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own rate:
-    a short distillation follows the teacher closer, and runs faster, without."""
+    which saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own
+    rate: a short distillation follows the teacher closer, and runs faster, without."""
 
     epochs: float = Field(default=2.0, gt=0)
     learning_rate: float = Field(default=8e-5, gt=0)

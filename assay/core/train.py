@@ -55,7 +55,8 @@ class Schedule:
 @dataclass(frozen=True)
 class History:
     """`curve` holds {step, loss} points, each the mean loss since the point before (after a resume: since the
-    checkpoint); `train_loss` is the last of them. `resumed_from` is the step at which an interrupted training went on."""
+    checkpoint); `train_loss` is the last of them. `resumed_from` is the step at which an interrupted training went
+    on."""
 
     steps: int
     train_loss: float

@@ -1,8 +1,9 @@
 """How faithfully a variant answers as its teacher does, and whether its answers depend on how texts are batched.
 
-Loyalty as in Xu et al. 2021, "Beyond Preserved Accuracy". Layouts: the same rows one at a time without padding, in batches
-of 32 by length, and in eights padded to the full length, against the layout of the evaluation. With fp32 weights no label
-should change; int8 graphs that scale their activations by tensor see padding and batch mates, so theirs may.
+Loyalty as in Xu et al. 2021, "Beyond Preserved Accuracy". Layouts: the same rows one at a time without padding, in
+batches of 32 by length, and in eights padded to the full length, against the layout of the evaluation. With fp32
+weights no label should change; int8 graphs that scale their activations by tensor see padding and batch mates, so
+theirs may.
 """
 
 from __future__ import annotations
