@@ -24,8 +24,12 @@ def resolve(address: str) -> Path:
         return _fetch_model(address)
     if address.startswith(PACKAGE):
         return _inside_package(address)
-    path = Path(address).expanduser()
-    if not path.exists():
+    try:
+        path = Path(address).expanduser()
+        there = path.exists()
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"{address[:80]}: not a usable path ({error})") from None
+    if not there:
         raise InputError(f"{address}: no such file or folder{_neighbours(path)}")
     return path
 

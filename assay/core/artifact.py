@@ -63,15 +63,26 @@ class Artifact:
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder; InputError where it is missing or not JSON."""
     path = folder / "config.json"
+    if not folder.is_dir():
+        raise InputError(f"{folder}: not a folder; a model is a folder with config.json, weights and tokenizer")
+    if not path.is_file():
+        raise InputError(f"{folder}: no config.json; is it a model folder?")
     try:
-        config = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{folder}: no config.json; is it a model folder?") from None
-    except json.JSONDecodeError as error:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
-    if not isinstance(config, dict) or "model_type" not in config:
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise InputError(f"{path}: no model_type; is it the config of a transformer?")
-    return dict(config)
+    _check_names(path, config.get("id2label"))
+    return config
+
+
+def _check_names(path: Path, names: Any) -> None:
+    """`id2label` maps positions to class names where it is there at all."""
+    if names is None:
+        return
+    if not isinstance(names, dict) or not all(str(key).isdigit() and isinstance(names[key], str) for key in names):
+        raise InputError(f"{path}: id2label must map positions to class names, e.g. {{'0': 'negative'}}; got {names!r}")
 
 
 def open_source(folder: Path, task: Task) -> Artifact:

@@ -50,8 +50,10 @@ def run_job(
     nothing more can be written."""
     if only is not None and only not in job.variants:
         raise InputError(f"no variant named {only!r}{nearest(only, list(job.variants))}")
+    ready = None if stand_in else prepare_job(job)  # before anything is made: bad input leaves no folder behind
     with locked(out):
-        source, data = _prepare(job, out, stand_in)
+        source, data = ready or _prepare_stand_in(job, out)
+        save_data(out / "data", data)
         plan = make_plan(job, source, data, out / "store")
         machine = describe_machine()
         record = Record.start(out, job, plan, data, machine, stand_in)
@@ -60,15 +62,10 @@ def run_job(
             return _Run(job, out, plan, data, machine, record, display).work(only, checkpoint_seconds)
 
 
-def _prepare(job: Job, out: Path, stand_in: bool) -> tuple[Artifact, JobData]:
-    folder = None
-    if stand_in:
-        from assay.run.stand_in import make_stand_in
+def _prepare_stand_in(job: Job, out: Path) -> tuple[Artifact, JobData]:
+    from assay.run.stand_in import make_stand_in
 
-        folder = make_stand_in(resolve(job.model), out / "stand_in", job.seed)
-    source, data = prepare_job(job, folder)
-    save_data(out / "data", data)
-    return source, data
+    return prepare_job(job, make_stand_in(resolve(job.model), out / "stand_in", job.seed))
 
 
 def _wanted(plan: Plan, only: str | None) -> dict[str, tuple[Node, ...]]:
@@ -96,9 +93,9 @@ class _Run:
         results = self.folder / "results"
         known = known_findings(results)
         keys = {name: self.plan.artifact_key(name) for name in self.plan.chains}
-        drop_outdated(results, keys, [name for name, _ in self.job.probes])
         wanted = _wanted(self.plan, only)
         subjects = self._compress(wanted, checkpoint_seconds)
+        drop_outdated(results, keys, [name for name, _ in self.job.probes])
         if subjects:
             self._examine(subjects, known)
             self._measure(subjects, [name for name in self.plan.chains if name not in wanted])

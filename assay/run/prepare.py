@@ -8,9 +8,12 @@ from assay.core.address import resolve
 from assay.core.artifact import WEIGHTS, Artifact, open_source
 from assay.core.config.job import Job
 from assay.core.data.prepare import JobData, prepare
+from assay.core.errors import InputError
 from assay.core.model.anatomy import family_of
 from assay.core.model.corrupt import check_weights
 from assay.run.label_order import in_order_of
+
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
 def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData]:
@@ -19,5 +22,7 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     source = open_source(folder, job.task)
     family_of(source.family)
     check_weights(folder / WEIGHTS)
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise InputError(f"{folder}: no tokenizer; one of {', '.join(TOKENIZERS)} must be there")
     data = prepare(job.data, job.task, job.seed)
     return source, data if job.teacher else in_order_of(source.labels, data)

@@ -157,7 +157,10 @@ class _Builder:
             return node.value
         if str(node.tag) not in _PLAIN:
             return self.fault(where, f"the tag {node.tag} is not known here; leave it out", node)
-        return self.construct(node)
+        try:
+            return self.construct(node)
+        except (ValueError, KeyError):
+            return self.fault(where, f"{node.value[:40]!r} is not a {str(node.tag).rpartition(':')[2]}", node)
 
     def twice(self, key: ScalarNode, where: Where) -> None:
         first = self.document.lines[where]

@@ -77,7 +77,11 @@ def _draw(left: dict[int, list[list[int]]], size: int, setting: str, total: int)
     """Take groups of `size` rows in all out of `left`, by strata; the last group of each stratum stays."""
     free = {name: sum(map(len, groups[:-1])) for name, groups in left.items()}
     if sum(free.values()) < size:
-        raise InputError(f"data.{setting} leave too few of {total} rows for training; give smaller sizes")
+        texts = sum(map(len, left.values()))
+        continuous = len(left) * 2 > total
+        advice = "a number to predict? then set task: text-regression" if continuous else "give smaller sizes"
+        found = f"{len(left)} classes, {texts} different texts"
+        raise InputError(f"data.{setting} leave too few of {total} rows for training ({found}); {advice}")
     quotas = _quotas(free, size)
     drawn = [row for name, groups in left.items() for row in _take(groups, quotas[name])]
     for groups in left.values():  # what whole groups left open in one stratum, others fill

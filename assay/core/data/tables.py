@@ -138,7 +138,7 @@ def _objects(name: str, path: Path) -> Iterator[dict[str, Any]]:
         try:
             item = json.loads(line)
             line.encode() if "\\ud" not in line.lower() else json.dumps(item, ensure_ascii=False).encode()
-        except (json.JSONDecodeError, UnicodeEncodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{name}: line {number} is not valid JSON ({error})") from error
         if not isinstance(item, dict):
             raise InputError(f"{name}: line {number} is not a JSON object {{column: value}}")
@@ -155,8 +155,11 @@ def _open_parquet(name: str, path: Path) -> Table:
         raise InputError(f"{name}: not a whole Parquet file of {path.stat().st_size} bytes ({error})") from error
 
     def read(columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        for batch in file.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(columns))):
-            yield from zip(*(batch.column(column).to_pylist() for column in columns), strict=True)
+        try:
+            for batch in file.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(columns))):
+                yield from zip(*(batch.column(column).to_pylist() for column in columns), strict=True)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{name}: a damaged Parquet file ({error})") from error
 
     return Table(name, file.schema_arrow.names, read)
 
