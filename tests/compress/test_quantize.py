@@ -74,7 +74,10 @@ def test_parity_is_that_with_the_torch_weights(per_channel: bool, source: Artifa
     difference = np.abs(expected - found).max()
     assert 0 < difference <= parity["max_abs"] + 1e-6
     assert parity["max_abs"] < 0.5 < parity["tolerance"]
-    assert (parity["rows"], parity["shapes"]) == (12, [[1, None], [5, 20], [2, 128]])
+    assert (parity["rows"], parity["shapes"]) == (
+        12,
+        [[1, None], [5, 20], [2, 32]],
+    )  # the job's texts are cut to 32 tokens
 
 
 def scales(artifact: Artifact) -> list[int]:

@@ -43,7 +43,7 @@ def test_every_gain_has_both_figures_of_both_baselines(run: Run) -> None:
     [
         (0, True, "runs no integer operation"),
         (36, False, "no VNNI"),
-        (36, True, "a model this small"),
+        (36, True, "rounding the activations"),
     ],
 )
 def test_int8_that_is_not_faster_than_both_says_so_and_why(

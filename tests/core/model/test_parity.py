@@ -28,6 +28,7 @@ class Fixed:
     ) -> None:
         self.artifact = Artifact(Path("store/export-12"), "", "torch", task, "bert")
         self.values, self.changes = np.array(logits, dtype=np.float32), changes or {}
+        self.batch_size, self.max_length = 32, 128
         self.asked: list[tuple[int, int | None]] = []
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
