@@ -129,6 +129,7 @@ class _Builder:
         self.construct = _parser().constructor.construct_object
 
     def build(self, node: Node, where: Where, parents: tuple[Node, ...]) -> Any:
+        """Plain data of a node and all below it; `parents` are the nodes around it, to catch a node inside itself."""
         self.document.lines.setdefault(where, node.start_mark.line + 1)
         if node in parents:
             return self.fault(where, "an alias that holds itself", node)
@@ -141,6 +142,7 @@ class _Builder:
         return self.scalar(node, where)
 
     def mapping(self, node: MappingNode, where: Where, parents: tuple[Node, ...]) -> dict[str, Any]:
+        """Keys as written; a key given twice is a fault that names both lines."""
         result: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
@@ -153,6 +155,7 @@ class _Builder:
         return result
 
     def scalar(self, node: ScalarNode, where: Where) -> Any:
+        """The value YAML 1.2 gives it, dates as text; a fault where it is not what its tag says."""
         if str(node.tag) in _AS_WRITTEN:
             return node.value
         if str(node.tag) not in _PLAIN:

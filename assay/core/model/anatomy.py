@@ -50,6 +50,15 @@ class Family:
     kernels: tuple[str, ...] = ("eager", "sdpa")
 
 
+_ROBERTA = Family(
+    base="roberta",
+    layers="roberta.encoder.layer",
+    word_embeddings="roberta.embeddings.word_embeddings",
+    classifier="classifier.out_proj",
+    head=("classifier",),
+    first_position=2,
+)
+
 FAMILIES: dict[str, Family] = {
     "bert": Family(
         base="bert",
@@ -58,22 +67,8 @@ FAMILIES: dict[str, Family] = {
         classifier="classifier",
         head=("bert.pooler", "classifier"),
     ),
-    "roberta": Family(
-        base="roberta",
-        layers="roberta.encoder.layer",
-        word_embeddings="roberta.embeddings.word_embeddings",
-        classifier="classifier.out_proj",
-        head=("classifier",),
-        first_position=2,
-    ),
-    "xlm-roberta": Family(
-        base="roberta",
-        layers="roberta.encoder.layer",
-        word_embeddings="roberta.embeddings.word_embeddings",
-        classifier="classifier.out_proj",
-        head=("classifier",),
-        first_position=2,
-    ),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
     "electra": Family(
         base="electra",
         layers="electra.encoder.layer",
