@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from assay.core.artifact import Artifact
 from assay.core.errors import AssayError, NotGiven
+from assay.core.model.at_once import at_once, cores, one_torch_thread_each
 
 if TYPE_CHECKING:
     import torch
     from onnxruntime import InferenceSession
     from transformers import PreTrainedTokenizerBase
 
-EVAL_BATCH = 32
+EVAL_BATCH = 16
 
 
 @runtime_checkable
@@ -126,13 +128,15 @@ class TorchPredictor:
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
+        batches = self.encoder.batches(texts, batch_size or self.batch_size, pad_to)
+        with one_torch_thread_each() as workers:
+            return _gather(self._answer, batches, workers, (len(texts), self.module.config.num_labels))
+
+    def _answer(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
         import torch
 
-        out = np.zeros((len(texts), self.module.config.num_labels), dtype=np.float32)
         with torch.inference_mode():
-            for rows, inputs in self.encoder.batches(texts, batch_size or self.batch_size, pad_to):
-                out[rows] = self.module(**_tensors(inputs)).logits.float().numpy()
-        return out
+            return self.module(**_tensors(inputs)).logits.float().numpy()
 
     def states(
         self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
@@ -159,27 +163,39 @@ class OnnxPredictor:
 
     batch_size = 1
 
-    def __init__(self, artifact: Artifact, max_length: int, threads: int | None = None) -> None:
+    def __init__(self, artifact: Artifact, max_length: int) -> None:
         from assay.core.model.load import load_session, load_tokenizer
 
         self.artifact = artifact
-        self.session = load_session(artifact, threads)
+        self.session = load_session(artifact, threads=1)
         self.encoder = Encoder(load_tokenizer(artifact), max_length)
         self.max_length = self.encoder.max_length
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
-        out = np.zeros((len(texts), len(self.artifact.labels)), dtype=np.float32)
-        for rows, inputs in self.encoder.batches(texts, batch_size or self.batch_size, pad_to):
-            out[rows] = run_graph(self.session, inputs)
-        return out
+        batches = self.encoder.batches(texts, batch_size or self.batch_size, pad_to)
+        answer = partial(run_graph, self.session)
+        return _gather(answer, batches, cores(), (len(texts), len(self.artifact.labels)))
 
 
-def open_predictor(artifact: Artifact, max_length: int, threads: int | None = None) -> Predictor:
+def open_predictor(artifact: Artifact, max_length: int) -> Predictor:
     """The predictor for the artifact's format."""
-    if artifact.format == "onnx":
-        return OnnxPredictor(artifact, max_length, threads)
-    return TorchPredictor(artifact, max_length)
+    kind = OnnxPredictor if artifact.format == "onnx" else TorchPredictor
+    return kind(artifact, max_length)
+
+
+def _gather(
+    answer: Callable[[dict[str, np.ndarray]], np.ndarray],
+    batches: Iterator[tuple[list[int], dict[str, np.ndarray]]],
+    workers: int,
+    shape: tuple[int, int],
+) -> np.ndarray:
+    """float32 [texts, labels]: each batch's answer at the rows it stands for."""
+    out = np.zeros(shape, dtype=np.float32)
+    rows, inputs = zip(*batches, strict=True) if shape[0] else ((), ())
+    for places, logits in zip(rows, at_once(answer, inputs, workers), strict=True):
+        out[places] = logits
+    return out
 
 
 def run_graph(session: InferenceSession, inputs: dict[str, np.ndarray]) -> np.ndarray:
