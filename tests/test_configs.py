@@ -67,8 +67,7 @@ def test_it_passes_check(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 def test_it_runs_on_the_stand_in(config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     need_packages(config)
-    if config.stem != "quickstart":  # one with processes of its own shows that measuring works
-        monkeypatch.setattr("assay.core.measure.side_by_side.measure", figures)
+    monkeypatch.setattr("assay.core.measure.side_by_side.measure", figures)  # its tests start the processes
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, "run", config, "--tiny") == 0
     folder = tmp_path / "runs" / f"{config.stem}-tiny"
