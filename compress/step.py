@@ -19,6 +19,7 @@ from assay.core.artifact import Artifact, Format
 
 if TYPE_CHECKING:
     from assay.core.data.prepare import JobData
+    from assay.core.model.layout import Layout
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -60,6 +61,18 @@ class Step(BaseModel, ABC):
         """Read `source`, write a whole model folder under `out` and nothing anywhere else, return JSON-able facts.
 
         The edits to replay on loading go into the facts under `edits` when the step changes shapes."""
+
+    def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
+        """The layout after this step, given the one before it and the teacher's (None in the teacher's own chain).
+
+        Asked of every chain before any training, so nothing but settings may be looked at: heads and neurons that only
+        scores can choose count as kept, and None means that not even the layers can be told. Raises SettingError where
+        a setting names what `layout` does not have. A step that changes no shape and names no layer inherits this."""
+        return layout
+
+    def inputs(self) -> list[Path]:
+        """Files that the step reads beside its source and the job's data; their content counts in its key."""
+        return []
 
     def tiny(self) -> Step:
         """These settings for the two-layer stand-in of `--tiny`; a step that names layers or epochs overrides it."""

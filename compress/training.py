@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field
 
 from assay.core.artifact import Artifact
-from assay.core.errors import InputError
+from assay.core.errors import SettingError
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from assay.core.data.prepare import JobData
+    from assay.core.model.layout import Layout
     from assay.core.train import Loss, Schedule
 
 ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slower one on a CPU
@@ -40,6 +41,19 @@ class TrainingStep(Step, ABC):
     freeze: int | None = Field(default=None, ge=0)
     dropout: float | None = Field(default=None, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+
+    def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
+        """The same layout; `freeze` must leave a layer to train."""
+        self.frozen(len(layout.layers))
+        return layout
+
+    def frozen(self, depth: int) -> int:
+        """How many of the `depth` layers stay fixed; SettingError where that is all of them."""
+        layers = self.freeze or 0
+        if layers >= depth:
+            step = type(self).__module__.rpartition(".")[2]
+            raise SettingError(f"{step}.freeze", f"{layers} leaves none of the {depth} layers to train")
+        return layers
 
     def schedule(self) -> Schedule:
         """The schedule on this machine."""
@@ -85,7 +99,8 @@ def train_and_save(
     tokenizer = load_tokenizer(source)
     encoder = Encoder(tokenizer, ctx.data.max_length)
     schedule = step.schedule()
-    _freeze(module, step.freeze)
+    if step.freeze is not None:
+        _freeze(module, step)
     if step.dropout is not None:
         _set_dropout(module, step.dropout)
     history = train(
@@ -97,18 +112,14 @@ def train_and_save(
     return {"edits": source.edits, "precision": "bf16" if schedule.autocast else "fp32", **asdict(history)}
 
 
-def _freeze(module: PreTrainedModel, layers: int | None) -> None:
-    """Hold embeddings and the lowest `layers` layers fixed; at least one layer is left to train."""
+def _freeze(module: PreTrainedModel, step: TrainingStep) -> None:
+    """Hold embeddings and the lowest layers fixed."""
     from assay.core.model.anatomy import family_of
 
-    if layers is None:
-        return
     family = family_of(module.config.model_type)
     blocks = list(module.get_submodule(family.layers).children())
-    if layers >= len(blocks):
-        raise InputError(f"freeze: {layers} leaves none of the {len(blocks)} layers to train")
     embeddings = module.get_submodule(family.word_embeddings.rpartition(".")[0])
-    for part in (embeddings, *blocks[:layers]):
+    for part in (embeddings, *blocks[: step.frozen(len(blocks))]):
         part.requires_grad_(False)
 
 

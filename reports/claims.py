@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from assay.core.cpu import EXACT_INT8
 from assay.core.metric import Metric
 from reports import units
 from reports.collect import Run, Variant
@@ -20,8 +21,8 @@ KEEP = 0.97
 CLEAR = 1.05
 # Rounding to int8 alone turns a few percent of the weights to zero; more than this was made on purpose.
 ZEROS = 0.1
+GAINS = ("latency_ms_p50", "size_bytes")
 Unit = Callable[[float | None], str]
-VNNI = ("vnni", "amx_int8", "dotprod", "asimddp", "i8mm")
 
 
 def claims(run: Run) -> list[str]:
@@ -64,9 +65,11 @@ def _no_trade(run: Run, done: list[Variant]) -> str:
     if not shares or not any(variant.measurement for variant in done):
         return ""
     name = max(shares, key=lambda each: shares[each])
+    gaps = any(_beats_all(run, variant, key) is None for variant in done for key in GAINS)
     return (
         f"No variant is a clear trade: none keeps at least {100 * KEEP:.0f} % of the teacher's {_quality_word(run)} "
-        f"and is smaller or faster than both fp32 baselines. {name} keeps most, {units.percent(shares[name])}."
+        f"and is smaller or faster than both fp32 baselines{', as far as measured' * gaps}. "
+        f"{name} keeps most, {units.percent(shares[name])}."
     )
 
 
@@ -81,12 +84,16 @@ def _state(run: Run) -> list[str]:
 
 def _gains(run: Run, variant: Variant) -> bool:
     """Clearly smaller or clearly faster than every baseline there is; a baseline never gains on itself."""
-    return any(_beats_all(run, variant, key) for key in ("latency_ms_p50", "size_bytes"))
+    return any(_beats_all(run, variant, key) for key in GAINS)
 
 
-def _beats_all(run: Run, variant: Variant, key: str) -> bool:
+def _beats_all(run: Run, variant: Variant, key: str) -> bool | None:
+    """None where there is a figure missing, so that it is not known."""
     ratios = [base.gain(variant, key) for base in baselines(run)]
-    return bool(ratios) and all(ratio is not None and ratio >= CLEAR for ratio in ratios)
+    known = [ratio for ratio in ratios if ratio is not None]
+    if any(ratio < CLEAR for ratio in known):
+        return False
+    return True if known and len(known) == len(ratios) else None
 
 
 def _about(run: Run, variant: Variant) -> str:
@@ -138,7 +145,10 @@ def _speed(run: Run, variant: Variant) -> str:
     if ours is None or not against:
         return ""
     told = f"At p50 {_batch(run)} takes {units.milliseconds(ours)}, {against}."
-    if not _integer(variant) or _beats_all(run, variant, "latency_ms_p50"):
+    beats = _beats_all(run, variant, "latency_ms_p50")
+    if beats is None:
+        return f"{told} Whether it is faster than both fp32 baselines is not measured."
+    if beats or not _integer(variant):
         return told
     return f"{told} Its int8 weights do not make it faster than both fp32 baselines: {_why_not_faster(run, variant)}."
 
@@ -184,7 +194,7 @@ def _why_not_faster(run: Run, variant: Variant) -> str:
 def _has_vnni(run: Run) -> bool | None:
     """Whether the CPU multiplies int8 natively; None where the record does not say."""
     flags = (run.measured_on.get("flags") or run.machine.get("flags")) or {}
-    known = [bool(value) for name, value in flags.items() if any(part in name.lower() for part in VNNI)]
+    known = [bool(flags[name]) for name in EXACT_INT8 if name in flags]
     return any(known) if known else None
 
 

@@ -26,9 +26,11 @@ def resolve(address: str) -> Path:
         return _inside_package(address)
     try:
         path = Path(address).expanduser()
-        there = path.exists()
+        there, is_link = path.exists(), path.is_symlink()
     except (OSError, RuntimeError) as error:
         raise InputError(f"{address[:80]}: not a usable path ({error})") from None
+    if not there and is_link:
+        raise InputError(f"{address}: a symbolic link to {path.readlink()}, which leads nowhere")
     if not there:
         raise InputError(f"{address}: no such file or folder{_neighbours(path)}")
     return path

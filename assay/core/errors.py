@@ -26,6 +26,14 @@ class ConfigError(InputError):
         super().__init__("\n".join(problems))
 
 
+class SettingError(InputError):
+    """A setting does not fit the model that its step is given. `setting` is written STEP.SETTING."""
+
+    def __init__(self, setting: str, text: str) -> None:
+        self.setting, self.text = setting, text
+        super().__init__(f"{setting}: {text}")
+
+
 class LimitError(AssayError):
     """A stated limit (parity tolerance, accuracy drop) was crossed; exit code 1."""
 

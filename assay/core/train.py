@@ -26,7 +26,6 @@ from assay.core.errors import AssayError
 from assay.core.manifest import hash_folder, write_json
 from assay.core.model.predict import Encoder
 
-CHECKPOINT_SECONDS = 60.0
 SEAL = "sealed.json"
 
 
@@ -183,12 +182,13 @@ def train(
     scratch: Path,
     progress: Callable[[int, int], None],
     log: Callable[[str], None],
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float,
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
     Goes on from the newest whole checkpoint under `scratch`, with the same batches, dropout and optimizer state as if
-    it had never stopped. Labels are [n] (class index or float) or [n, labels]."""
+    it had never stopped, and saves one every `checkpoint_seconds`. Labels are [n] (class index or float) or
+    [n, labels]."""
     torch.manual_seed(seed)
     ids = encoder.ids(texts)
     batches = LengthGrouped([len(row) for row in ids], schedule.batch_size, seed)

@@ -12,10 +12,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, InputError
 from assay.core.manifest import ERROR, write_json
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+_SHOWN = 80  # characters of a path that is too long
 _FULL_BYTES = 2**20  # with less than this free, some library's error means that the disk is full
 _ADVICE = "see that there is room and permission, then start the same command again: finished work is kept"
 
@@ -63,9 +64,11 @@ def disk_error(error: OSError, folder: Path) -> DiskError:
     return DiskError(f"{error.filename or folder}: {error.strerror}; {_ADVICE}")
 
 
-def is_disk_error(error: OSError) -> bool:
-    """Whether the disk, not a mistake of ours, is the reason."""
-    return error.errno in _DISK
+def outside_error(error: OSError, folder: Path) -> AssayError | None:
+    """The one line for an error that the disk or a path given to us is to blame for; None for a mistake of ours."""
+    if error.errno == errno.ENAMETOOLONG:
+        return InputError(f"{str(error.filename)[:_SHOWN]}...: {error.strerror}; name a shorter path")
+    return disk_error(error, folder) if error.errno in _DISK else None
 
 
 def first_not_finite(value: Any, where: str = "") -> str | None:

@@ -14,6 +14,7 @@ from assay.run.progress import Display
 from assay.run.results import read_result
 
 MEASURE = "measure.json"
+MEASURE_VERSION = 1  # goes up when the same artifacts and settings would be measured in another way
 Progress = Callable[[int, int], None]
 
 
@@ -27,7 +28,8 @@ def measure_all(
     """Write `measure.json` of the artifacts by variant, baselines first. Returns one line for each that failed."""
     path = folder / MEASURE
     written = settings.model_dump(mode="json")
-    key = key_of("measure", {name: artifact.key for name, artifact in artifacts.items()}, written, machine)
+    keys = {name: artifact.key for name, artifact in artifacts.items()}
+    key = key_of("measure", MEASURE_VERSION, keys, written, machine)
     if read_result(path).get("key") == key:
         display.skip("measure")
         return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.core.artifact import Artifact, open_finished
 from assay.core.config.job import BASELINES, Chain, Job
 from assay.core.data.prepare import JobData
-from assay.core.manifest import is_done, key_of
+from assay.core.manifest import hash_file, is_done, key_of
 from assay.core.plugins import STEPS
 from compress.step import Step
 
@@ -74,6 +74,7 @@ def _chain(steps: Chain, parent: str, full_key: str, seed: int, fingerprint: str
     nodes = []
     for name, step in steps:
         teacher = full_key if step.uses_teacher else None
-        parent = key_of(parent, name, step.model_dump(mode="json"), step.version, seed, fingerprint, teacher)
+        read = [hash_file(path) for path in step.inputs()]
+        parent = key_of(parent, name, step.model_dump(mode="json"), step.version, seed, fingerprint, teacher, *read)
         nodes.append(Node(name, step, parent, store / f"{name}-{parent[:12]}"))
     return tuple(nodes)

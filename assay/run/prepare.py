@@ -1,4 +1,4 @@
-"""What can be known to be wrong before any training: the model folder, its weights file, its family, the data."""
+"""What can be known to be wrong before any training: the model's files, settings that do not fit it, the data."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from assay.core.address import resolve
 from assay.core.artifact import WEIGHTS, Artifact, open_source
 from assay.core.config.job import Job
 from assay.core.data.prepare import JobData, prepare
-from assay.core.errors import InputError
 from assay.core.model.anatomy import family_of
-from assay.core.model.corrupt import check_weights
+from assay.core.model.corrupt import check_tokenizer, check_weights
+from assay.run.fit import check_fit
 from assay.run.label_order import in_order_of
-
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
 def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData]:
     """The source model and the rows, both checked; `folder` stands in for the job's model. Raises InputError."""
     folder = folder or resolve(job.model)
     source = open_source(folder, job.task)
-    family_of(source.family)
+    family_of(source.family, folder / "config.json")
     check_weights(folder / WEIGHTS)
-    if not any((folder / name).is_file() for name in TOKENIZERS):
-        raise InputError(f"{folder}: no tokenizer; one of {', '.join(TOKENIZERS)} must be there")
+    check_tokenizer(folder)
+    check_fit(job, source)
     data = prepare(job.data, job.task, job.seed)
     return source, data if job.teacher else in_order_of(source.labels, data)

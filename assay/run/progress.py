@@ -77,13 +77,16 @@ class Display:
             )
 
     def _plain(self, name: str, started: float) -> Callable[[int, int], None]:
-        last = started
+        """Lines now and then. Speed counts from the first tick: loading and the teacher's answers came before it."""
+        last, first = started, None
 
         def progress(done: int, total: int) -> None:
-            nonlocal last
+            nonlocal last, first
             now = time.monotonic()
-            if now - last >= PLAIN_EVERY_SECONDS and done:
-                left = (now - started) / done * (total - done)
+            first = first or (now, done)
+            since, begun = first
+            if now - last >= PLAIN_EVERY_SECONDS and done > begun:
+                left = (now - since) / (done - begun) * (total - done)
                 self.line(f"  {name}: {done}/{total}, {_clock(left)} to go")
                 last = now
 

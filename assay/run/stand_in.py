@@ -25,7 +25,7 @@ def make_stand_in(source: Path, out: Path, seed: int) -> Path:
 
     Same source and seed, same bytes. It has a classification head where the source has one."""
     config = read_config(source)
-    family_of(config["model_type"])
+    family_of(config["model_type"], source / "config.json")
     files = [path for path in sorted(source.iterdir()) if _is_tokenizer(path)]
     key = key_of("stand-in", _SIZES, config, {path.name: hash_file(path) for path in files}, seed)
     seal = out.with_name(f"{out.name}.json")

@@ -86,5 +86,5 @@ def test_frozen_layers_stay_and_the_others_learn(tiny_artifact: MakeArtifact, tm
 
 
 def test_freezing_everything_is_refused(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="freeze: 3 leaves none of the 3 layers to train"):
+    with pytest.raises(InputError, match=r"finetune\.freeze: 3 leaves none of the 3 layers to train"):
         carry_out(tmp_path, tiny_artifact(layers=3), [("finetune", QUICK | {"freeze": 3})])

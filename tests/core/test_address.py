@@ -51,6 +51,13 @@ def test_missing_folder_is_said(tmp_path: Path) -> None:
         resolve(str(tmp_path / "gone" / "rows.csv"))
 
 
+@pytest.mark.parametrize("target", ["rows.csv", "gone.csv"])
+def test_a_link_that_leads_nowhere_is_called_one(tmp_path: Path, target: str) -> None:
+    (tmp_path / "rows.csv").symlink_to(target)
+    with pytest.raises(InputError, match=rf"rows\.csv: a symbolic link to {target}, which leads nowhere$"):
+        resolve(str(tmp_path / "rows.csv"))
+
+
 def test_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

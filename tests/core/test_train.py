@@ -285,7 +285,7 @@ def batches_seen(
         seen.append(batch)
         return next(model.parameters()).sum()
 
-    train(module, loss, encoder, ROWS.texts, labels, Schedule(epochs, 1e-4, 8), 0, scratch, lambda *_: None, print)
+    train(module, loss, encoder, ROWS.texts, labels, Schedule(epochs, 1e-4, 8), 0, scratch, lambda *_: None, print, 60)
     return seen
 
 

@@ -89,6 +89,21 @@ def test_speed_is_not_claimed_without_the_other_figure(folder: Path) -> None:
     assert "no figure of the teacher in ONNX Runtime to compare" in claim
 
 
+@pytest.mark.parametrize("name", ["int8", "half_depth"])
+def test_a_missing_figure_of_a_baseline_is_not_called_a_loss(folder: Path, name: str) -> None:
+    path = folder / "measure.json"
+    path.write_text(path.read_text().replace('"latency_ms_p50": 15.0', '"latency_ms_p50": null'))
+    claim = claim_of(collect(folder), name)
+    assert "Whether it is faster than both fp32 baselines is not measured." in claim
+    assert "do not make it faster" not in claim
+
+
+def test_slower_than_one_baseline_is_known_without_the_other(run_of: Callable[..., Run]) -> None:
+    chosen = with_int8(p50=30.0)
+    chosen[1].measured = {"latency_ms_p50": None}
+    assert "do not make it faster than both" in claim_of(run_of(chosen), "int8")
+
+
 def test_nothing_measured_claims_no_size_or_speed(folder: Path) -> None:
     (folder / "measure.json").unlink()
     told = claims(collect(folder))

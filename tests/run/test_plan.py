@@ -71,6 +71,20 @@ def test_a_changed_variant_leaves_the_others_alone(job: Job) -> None:
     assert before.chains["int8"] == after.chains["int8"]
 
 
+def test_what_stands_in_a_file_that_a_step_reads_is_part_of_its_key(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one text")
+    cut: list[Any] = ["export_onnx"], [{"cut_vocab": {"files": [str(lines)]}}, "export_onnx"]
+    job = load_job(write_job(tmp_path / "job.yaml", tmp_path, variants=dict(zip(("plain", "cut"), cut, strict=True))))
+    before, again = plan(job), plan(job)
+    lines.write_text("another text")
+    after = plan(job)
+    assert keys(before, "cut") == keys(again, "cut")
+    assert keys(before, "cut")[0] == keys(after, "cut")[0]
+    assert not set(keys(before, "cut")[1:]) & set(keys(after, "cut")[1:])
+    assert keys(before, "plain") == keys(after, "plain")
+
+
 def test_writing_a_default_out_changes_nothing(job: Job) -> None:
     assert keys(plan(job), "slim") == keys(plan(changed(job, "variants.slim[1].distil.temperature=2.0")), "slim")
 

@@ -75,6 +75,25 @@ def test_without_a_terminal_progress_is_a_plain_line_now_and_then(clock: Clock) 
     assert "\x1b" not in said.getvalue()
 
 
+def test_what_comes_before_the_first_step_does_not_count_as_its_time(clock: Clock) -> None:
+    display, said = plain({"distil": 10.0})
+    with display.task("distil") as tick:
+        clock.now += 600  # the teacher answers the training rows
+        for step in range(1, 5):
+            clock.now += 6
+            tick(step, 44)
+    assert said.getvalue().splitlines()[1:-1] == ["  distil: 2/44, 4:12 to go"]
+
+
+def test_a_resumed_training_is_judged_by_its_own_steps(clock: Clock) -> None:
+    display, said = plain({"train": 10.0})
+    with display.task("train") as tick:
+        for step in range(101, 105):
+            clock.now += 6
+            tick(step, 110)
+    assert said.getvalue().splitlines()[1:-1] == ["  train: 103/110, 0:42 to go"]
+
+
 def test_long_lines_are_not_broken_and_brackets_are_text() -> None:
     display, said = plain({})
     line = "store/[bold]x: " + "a long reason " * 20

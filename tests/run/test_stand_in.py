@@ -51,6 +51,6 @@ def test_an_unknown_family_is_named_before_anything_is_built(tiny_folder: Folder
     config = source / "config.json"
     config.write_text(config.read_text().replace('"model_type": "bert"', '"model_type": "perceptron"'))
     assert read_config(source)["model_type"] == "perceptron"
-    with pytest.raises(InputError, match="'perceptron' has no anatomy here"):
+    with pytest.raises(InputError, match=rf"^{config}: model type 'perceptron' has no anatomy here"):
         make_stand_in(source, tmp_path / "stand_in", seed=1)
     assert not (tmp_path / "stand_in").exists()

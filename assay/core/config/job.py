@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assay.core.artifact import Task
+from assay.core.config.yaml_lines import Document
 from assay.core.data.settings import DataSettings, SplitSizes
 from assay.core.measure.settings import MeasureSettings
 
@@ -36,7 +37,9 @@ TINY_ROWS = 64
 
 @dataclass(frozen=True)
 class Job:
-    """`teacher` leads from the source `model` to the full model; each variant is a chain that starts from there."""
+    """`teacher` leads from the source `model` to the full model; each variant is a chain that starts from there.
+
+    `document` is the file it was read from: what is found wrong later is told with its line too."""
 
     path: Path
     seed: int
@@ -47,6 +50,7 @@ class Job:
     variants: dict[str, Chain]
     probes: Chain
     measure: MeasureSettings
+    document: Document = field(compare=False, repr=False)
 
     @property
     def name(self) -> str:

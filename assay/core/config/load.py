@@ -28,6 +28,7 @@ from assay.core.plugins import PROBES, STEPS, Shelf
 __all__ = ["Job", "JobSettings", "load_job", "schema", "tiny"]
 
 _VARIANT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LONGEST = 100  # characters of a variant's name; file systems take 255 bytes
 _MAY_BE_EMPTY = ("teacher", "probes", "measure")
 _FILES: tuple[Where, ...] = (("model",), ("data", "source"), ("data", "test_source"), ("data", "validation_source"))
 
@@ -56,14 +57,16 @@ def load_job(
         document.problems += _missing_files(document.value)
     document.raise_problems()
     assert top is not None  # whatever keeps it from being built is a problem
-    return Job(Path(path), top.seed, top.task, top.model, top.data, teacher, variants, examined, top.measure)
+    return Job(Path(path), top.seed, top.task, top.model, top.data, teacher, variants, examined, top.measure, document)
 
 
 def _require_mapping(document: Document) -> None:
+    if isinstance(document.value, dict):
+        return
+    document.raise_problems()
     if document.value is None:
         raise ConfigError([f"{document.file}:1: the file is empty; a job needs at least model, data and variants"])
-    if not isinstance(document.value, dict):
-        raise ConfigError([f"{document.file}:1: {shown(document.value)} is not a mapping of settings"])
+    raise ConfigError([f"{document.file}:1: {shown(document.value)} is not a mapping of settings"])
 
 
 def _drop_empty(value: dict[str, Any]) -> None:
@@ -92,7 +95,9 @@ def _read_variants(document: Document, shelf: Shelf, places: Places) -> dict[str
 def _check_variant(name: str, items: Any, earlier: list[str]) -> list[Problem]:
     """The name becomes a folder's name, so it must be one on every system."""
     texts = []
-    if not _VARIANT.fullmatch(name):
+    if len(name) > _LONGEST:
+        texts.append(f"a variant name of {len(name)} characters; at most {_LONGEST}")
+    elif not _VARIANT.fullmatch(name):
         texts.append(f"{name!r} is not a variant name; use letters, digits, '_', and '-' or '.' after the first")
     if name in BASELINES:
         texts.append(f"{name!r} is the name of a baseline that every run has; choose another")

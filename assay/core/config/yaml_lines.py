@@ -2,7 +2,7 @@
 
 The node tree is turned into dict, list, str, int, float, bool and None: YAML 1.2, so `1e-5` is a number and `yes` is
 text. Keys stay as written (`0: negative` has the key "0") and dates stay text. Anchors and aliases work; merge keys
-(`<<`), own tags and aliases that hold themselves do not.
+(`<<`), tags beyond plain data, aliases that hold themselves or grow out of bounds, and endless nesting do not.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from typing import Any
 
 from ruamel.yaml import YAML, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 
-from assay.core.config.problems import Problem, Where, dotted
+from assay.core.config.problems import Problem, Where, dotted, shown
 from assay.core.errors import ConfigError
 
 _PREFIX = "tag:yaml.org,2002:"
 _AS_WRITTEN = {f"{_PREFIX}{name}" for name in ("str", "timestamp", "value", "merge")}
 _PLAIN = {f"{_PREFIX}{name}" for name in ("null", "bool", "int", "float")}
+_TAGS = {MappingNode: {f"{_PREFIX}map"}, SequenceNode: {f"{_PREFIX}seq"}, ScalarNode: _AS_WRITTEN | _PLAIN}
+MAX_DEPTH = 50  # lists and mappings inside each other; a job needs eight
+MAX_VALUES = 100_000  # counted where they stand, so that an alias counts each time it is used
 
 
 @dataclass
@@ -58,14 +62,11 @@ class Document:
 
 def read_yaml(path: Path) -> Document:
     """The file as a Document. ConfigError when it cannot be read at all; lesser faults are in `problems`."""
-    text = _read_text(path)
+    text, document = _read_text(path), Document(str(path))
     try:
-        root = _parser().compose(text)
+        document.value = _build(text, document)
     except YAMLError as error:
-        raise ConfigError([f"{path}:{_line_of(error, text)}: not valid YAML: {_first_words(error)}"]) from None
-    document = Document(str(path))
-    if root is not None:
-        document.value = _Builder(document).build(root, (), ())
+        raise ConfigError([f"{path}:{_line_of(error, text)}: {_first_words(error)}"]) from None
     return document
 
 
@@ -73,13 +74,31 @@ def parse_value(text: str) -> Any:
     """One YAML value on its own, as `--set` takes it. ValueError when it is not YAML."""
     document = Document("")
     try:
-        root = _parser().compose(text)
+        value = _build(text, document)
     except YAMLError as error:
-        raise ValueError(f"{text!r} is not valid YAML: {_first_words(error)}") from None
-    value = None if root is None else _Builder(document).build(root, (), ())
+        raise ValueError(f"{shown(text)} is {_first_words(error)}") from None
     if document.problems:
         raise ValueError("; ".join(problem.text for problem in document.problems))
     return value
+
+
+class _OutOfBounds(MarkedYAMLError):
+    """Valid YAML, but nothing that a config could mean."""
+
+
+def _build(text: str, document: Document) -> Any:
+    _check_depth(text)
+    root = _parser().compose(text)
+    return None if root is None else _Builder(document).build(root, (), ())
+
+
+def _check_depth(text: str) -> None:
+    """_OutOfBounds before nesting exhausts the stack of whatever walks down the tree."""
+    depth = 0
+    for event in _parser().parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _OutOfBounds(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=event.start_mark)
 
 
 def _parser() -> YAML:
@@ -118,7 +137,8 @@ def _line_of(error: YAMLError, text: str) -> int:
 
 
 def _first_words(error: YAMLError) -> str:
-    return str(getattr(error, "problem", None) or str(error).splitlines()[0])
+    words = str(getattr(error, "problem", None) or str(error).splitlines()[0])
+    return words if isinstance(error, _OutOfBounds) else f"not valid YAML: {words}"
 
 
 class _Builder:
@@ -127,12 +147,19 @@ class _Builder:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.construct = _parser().constructor.construct_object
+        self.values = 0
 
     def build(self, node: Node, where: Where, parents: tuple[Node, ...]) -> Any:
         """Plain data of a node and all below it; `parents` are the nodes around it, to catch a node inside itself."""
         self.document.lines.setdefault(where, node.start_mark.line + 1)
+        self.values += 1
+        if self.values > MAX_VALUES:
+            words = f"more than {MAX_VALUES:,} values once its aliases are filled in"
+            raise _OutOfBounds(problem=words, problem_mark=node.start_mark)
         if node in parents:
             return self.fault(where, "an alias that holds itself", node)
+        if not self.is_plain(node, where):
+            return None
         if isinstance(node, MappingNode):
             return self.mapping(node, where, (*parents, node))
         if isinstance(node, SequenceNode):
@@ -149,17 +176,22 @@ class _Builder:
                 self.fault(where, "a key must be a word or a number, not a list or mapping", key)
             elif key.value in result:
                 self.twice(key, (*where, key.value))
-            else:
+            elif self.is_plain(key, (*where, key.value)):
                 self.document.lines[(*where, key.value)] = key.start_mark.line + 1
                 result[key.value] = self.build(value, (*where, key.value), parents)
         return result
+
+    def is_plain(self, node: Node, where: Where) -> bool:
+        """True when the tag says no more than the node's own kind; else a fault."""
+        plain = str(node.tag) in _TAGS[type(node)]
+        if not plain:
+            self.fault(where, f"the tag {node.tag} is not known here; leave it out", node)
+        return plain
 
     def scalar(self, node: ScalarNode, where: Where) -> Any:
         """The value YAML 1.2 gives it, dates as text; a fault where it is not what its tag says."""
         if str(node.tag) in _AS_WRITTEN:
             return node.value
-        if str(node.tag) not in _PLAIN:
-            return self.fault(where, f"the tag {node.tag} is not known here; leave it out", node)
         try:
             return self.construct(node)
         except (ValueError, KeyError):

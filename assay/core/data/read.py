@@ -12,6 +12,7 @@ from assay.core.data.tables import open_table
 from assay.core.errors import InputError
 
 SHOWN = 12  # values of a column that a message lists
+SHOWN_CELL = 60  # characters of a cell that a message shows
 
 
 @dataclass
@@ -73,6 +74,10 @@ def _add(rows: Rows, text: Any, cells: tuple[Any, ...], settings: DataSettings) 
         raise InputError(f"{rows.name}: row {rows.seen}: column {empty!r} is empty; {advice}")
     if not isinstance(text, str):
         raise InputError(f"{rows.name}: row {rows.seen}: column {settings.text!r} holds {text!r}, which is not text")
+    for name, cell in zip(settings.label_columns, cells, strict=True):
+        if isinstance(cell, list | dict):
+            advice = "a label is one value; for several at once, multi-label wants a 0/1 column a class"
+            raise InputError(f"{rows.name}: row {rows.seen}: column {name!r} holds {str(cell)[:SHOWN_CELL]}; {advice}")
     rows.texts.append(text)
     rows.cells.append(cells)
     rows.numbers.append(rows.seen)

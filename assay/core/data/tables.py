@@ -50,7 +50,8 @@ def open_table(address: str, delimiter: str | None = None) -> Table:
         return _open_hub(address)
     path = resolve(address)
     if not path.is_file():
-        raise InputError(f"{address}: is a folder; a file of rows is needed")
+        kind = "a folder" if path.is_dir() else "a device, pipe or socket"
+        raise InputError(f"{address}: is {kind}; a file of rows is needed")
     if path.stat().st_size == 0:
         raise InputError(f"{address}: the file is empty (0 bytes)")
     ending = path.suffix.lower()

@@ -9,6 +9,7 @@ family, add a line to `FAMILIES`; the tests of edits and loading then ask for a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay.core.errors import InputError
 
@@ -115,12 +116,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def family_of(model_type: str) -> Family:
-    """The family of `model_type` in `config.json`; InputError says what to add where it is unknown."""
+def family_of(model_type: str, stated_in: Path | None = None) -> Family:
+    """The family of `model_type`; InputError names the file it is `stated_in`, and what to add where it is unknown."""
     if model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise InputError(
-            f"model type {model_type!r} has no anatomy here; known: {known}. "
+            f"{f'{stated_in}: ' if stated_in else ''}model type {model_type!r} has no anatomy here; known: {known}. "
             f"To use it, add a Family for {model_type!r} to FAMILIES in assay/core/model/anatomy.py"
         )
     return FAMILIES[model_type]

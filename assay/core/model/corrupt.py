@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from assay.core.errors import InputError
 
 LFS_POINTER = b"version https://git-lfs"
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+TOKENIZER_JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json")
 
 
 def check_content(path: Path) -> None:
@@ -29,6 +32,32 @@ def check_weights(path: Path) -> None:
         with safe_open(path, framework="np") as file:
             file.keys()
     except SafetensorError as error:
+        raise truncated(path, error) from None
+
+
+def check_tokenizer(folder: Path) -> None:
+    """InputError unless a tokenizer lies in `folder` and its files can be read: `tokenizer.json` by the library that
+    uses it, the other JSON files as JSON, the rest by its size."""
+    found = [folder / name for name in TOKENIZERS if (folder / name).is_file()]
+    if not found:
+        raise InputError(f"{folder}: no tokenizer; one of {', '.join(TOKENIZERS)} must be there")
+    for path in found:
+        check_content(path)
+    for path in (folder / name for name in TOKENIZER_JSON if (folder / name).is_file()):
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise truncated(path, error) from None
+    if (path := folder / "tokenizer.json") in found:
+        _check_fast_tokenizer(path)
+
+
+def _check_fast_tokenizer(path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers has no error class of its own
         raise truncated(path, error) from None
 
 

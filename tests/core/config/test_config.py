@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,34 @@ def test_anchors_work_and_what_yaml_adds_beyond_data_does_not(load: Loader) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("[export]", "!made [export]", "9: variants.graph: the tag !made is not known"),
+        ("{epochs: 3}", "!!set {epochs: 3}", "7: teacher[0].train: the tag tag:yaml.org,2002:set is not known"),
+        ("[export]", "!!python/object:os.system [x]", "9: variants.graph: the tag tag:yaml.org,2002:python/object"),
+        ("epochs: 3", "epochs: !!map 3", "7: teacher[0].train.epochs: the tag tag:yaml.org,2002:map is not known"),
+        ("seed: 7", "!made seed: 7", "1: seed: the tag !made is not known"),
+    ],
+)
+def test_a_tag_that_says_more_than_plain_data_is_refused(load: Loader, old: str, new: str, problem: str) -> None:
+    assert load.problems(GOOD.replace(old, new))[0].startswith(problem)
+
+
+def test_tags_of_plain_data_and_a_tag_on_the_whole_file(load: Loader) -> None:
+    assert load("!!map\n" + GOOD.replace("[export]", "!!seq [!!str export]")) == load(GOOD)
+    assert load.problems("!made text") == ["1: the tag !made is not known here; leave it out"]
+
+
+def test_aliases_that_grow_out_of_bounds_and_endless_nesting_are_one_line(load: Loader) -> None:
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n"
+    bomb += "".join(f"{two}: &{two} [{', '.join([f'*{one}'] * 9)}]\n" for one, two in pairwise("abcdefghij"))
+    assert load.problems(bomb) == ["1: more than 100,000 values once its aliases are filled in"]
+    for nested in ("[" * 3000, "{a: " * 3000, "- " * 3000):
+        assert load.problems(f"seed: 1\ndata:\n  {nested}") == ["3: nested deeper than 50 levels"]
+    assert load.problems(GOOD, "seed=" + "[" * 3000) == [f"--set: seed: '{'[' * 56}... is nested deeper than 50 levels"]
+
+
 def test_text_that_looks_like_a_switch_or_a_date_stays_text(load: Loader) -> None:
     settings = "where: {answer: yes, day: 2024-01-31}\n  labels: {0: no, 1: on}"
     job = load(GOOD.replace("max_length: 64", settings))
@@ -377,6 +406,7 @@ def test_the_teacher_ends_in_torch_and_does_not_learn_from_itself(load: Loader) 
         ("a/b", "'a/b' is not a variant name"),
         ("..", "'..' is not a variant name"),
         ("Half", "'half' and 'Half' differ only in case"),
+        ("x" * 101, "a variant name of 101 characters; at most 100"),
     ],
 )
 def test_variant_names_can_be_folders(load: Loader, name: str, says: str) -> None:

@@ -87,6 +87,15 @@ def test_text_that_is_no_text(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.parametrize(("cell", "shown"), [('["x"]', r"\['x'\]"), ('{"x": 1}', r"\{'x': 1\}"), ("[]", r"\[\]")])
+def test_a_label_of_several_values_is_no_label(tmp_path: Path, cell: str, shown: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"text": "a", "label": "x"}}\n{{"text": "b", "label": {cell}}}\n')
+    for label in ("label", ["label"]):
+        with pytest.raises(InputError, match=rf"row 2: column 'label' holds {shown}; .* 0/1 column a class"):
+            read(path, label=label)
+
+
 def test_no_rows(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has columns but no rows"):
         read(csv(tmp_path))

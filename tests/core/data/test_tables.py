@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,7 @@ def test_empty_file_and_folder(tmp_path: Path) -> None:
         open_table(str(write(tmp_path / "b.csv", "\n\n")))
     with pytest.raises(InputError, match="is a folder"):
         open_table(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in ("/dev/null", str(tmp_path / "pipe.csv")):
+        with pytest.raises(InputError, match=rf"^{path}: is a device, pipe or socket; a file of rows is needed$"):
+            open_table(path)

@@ -1,0 +1,42 @@
+"""Whether the settings of every step fit the shape that the model has at that point of its chain; nothing is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.artifact import Artifact
+from assay.core.config.job import Chain, Job
+from assay.core.config.problems import Problem, Where
+from assay.core.errors import InputError, SettingError
+from assay.core.model.edits import layout_of
+from assay.core.model.layout import Layout
+
+
+def check_fit(job: Job, source: Artifact) -> None:
+    """ConfigError with every setting that names a layer or head that is not there, each with its place in the file."""
+    problems: list[Problem] = []
+    full = _follow(job.teacher, ("teacher",), layout_of(source.config), None, problems)
+    for name, chain in job.variants.items():
+        _follow(chain, ("variants", name), full, full, problems)
+    replace(job.document, problems=problems).raise_problems()
+
+
+def _follow(
+    chain: Chain, where: Where, layout: Layout | None, teacher: Layout | None, problems: list[Problem]
+) -> Layout | None:
+    """The layout at the end of the chain; None where it cannot be told, and nothing can be checked after that."""
+    for index, (name, step) in enumerate(chain):
+        if layout is None:
+            return None
+        try:
+            layout = step.check(layout, teacher)
+        except InputError as error:
+            problems.append(_problem((*where, index), name, error))
+            return None
+    return layout
+
+
+def _problem(where: Where, name: str, error: InputError) -> Problem:
+    if isinstance(error, SettingError):
+        return Problem((*where, *error.setting.split(".")), error.text)
+    return Problem((*where, name), str(error))
