@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,54 +15,119 @@ from compress.step import Context
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from assay.core.data.prepare import Split
     from assay.core.model.edits import Edit
+    from compress.scores.subject import Subject, Unit
 
-Unit = Literal["heads", "neurons"]
 
+def scoring_subject(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: Context, rows: int) -> Subject:
+    """The heads or neurons present, with a seeded sample of `rows` training rows to score them on.
 
-def score_units(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: Context, rows: int) -> list[Tensor]:
-    """Gradient importance of the heads or neurons present, one tensor a present layer, unit L2 norm each.
-
-    Heads are checked first: switching off a layer's heads must change the logits, or the scores would mean nothing."""
+    Heads are checked: switching off a layer's heads must change the logits, or no mask would mean anything."""
     from assay.core.model.anatomy import family_of
     from assay.core.model.edits import layout_of
-    from assay.core.model.masks import check_masking, mask_heads, mask_neurons
-    from compress.scoring import sensitivity, unit_norm
+    from assay.core.model.load import load_tokenizer
+    from assay.core.model.masks import check_masking
+    from compress.scores.subject import Subject
 
-    family = family_of(source.family)
+    family, tokenizer = family_of(source.family), load_tokenizer(source)
     layers = layout_of(source.config, source.edits).layers
     sizes = [len(layer.heads if unit == "heads" else layer.neurons) for layer in layers]
     batches = list(scoring_batches(source, ctx, rows, batch_size=32))
+    ends = [token for token in (tokenizer.sep_token_id, tokenizer.eos_token_id) if token is not None]
+    subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed)
     if unit == "heads":
-        check_masking(module, family, {name: value for name, value in batches[0].items() if name != "labels"})
-    mask = mask_heads if unit == "heads" else mask_neurons
-    return unit_norm(sensitivity(module, batches, sizes, partial(mask, family=family), ctx.data.task))
+        check_masking(module, family, subject.inputs()[0])
+    return subject
 
 
-def scoring_batches(source: Artifact, ctx: Context, rows: int, batch_size: int) -> Iterator[dict[str, Tensor]]:
-    """Batches of a seeded sample of the training rows: the model's inputs and `labels`."""
+def score_units(name: str, subject: Subject) -> list[Tensor]:
+    """What `compress/scores/NAME.py` finds: one tensor >= 0 a present layer; the lowest matter least."""
+    scores: list[Tensor] = import_module(f"compress.scores.{name}").score(subject)
+    return scores
+
+
+def choose_units(
+    name: str, subject: Subject, fraction: float, per_layer: bool, iterations: int = 1, multiple_of: int = 1
+) -> tuple[list[list[int]], list[Tensor]]:
+    """(positions that stay in each layer when `fraction` of all units goes, scores), the end of `removal_rounds`."""
+    *_, last = removal_rounds(name, subject, fraction, per_layer, iterations, multiple_of)
+    return last
+
+
+def removal_rounds(
+    name: str, subject: Subject, fraction: float, per_layer: bool, iterations: int, multiple_of: int = 1
+) -> Iterator[tuple[list[list[int]], list[Tensor]]]:
+    """Remove `fraction` of all units in `iterations` about equal parts, and score all anew before each, with those gone
+    masked. Yields after each (positions that stay in each layer, scores); a unit's score is the last it got.
+
+    The choice and its settings are those of `keep_best`."""
+    import torch
+
+    from compress.scoring import keep_best
+
+    gone = [torch.zeros(size, dtype=torch.bool) for size in subject.sizes]
+    scores = [torch.zeros(size) for size in subject.sizes]
+    for part in range(1, iterations + 1):
+        with _without(subject, gone):
+            fresh = score_units(name, subject)
+        scores = [torch.where(out, old, new) for out, old, new in zip(gone, scores, fresh, strict=True)]
+        ranked = [layer.masked_fill(out, -torch.inf) for layer, out in zip(fresh, gone, strict=True)]
+        kept = keep_best(ranked, fraction * part / iterations, per_layer, multiple_of)
+        gone = [
+            torch.ones_like(out).index_fill(0, torch.tensor(stay), False) for out, stay in zip(gone, kept, strict=True)
+        ]
+        yield kept, scores
+
+
+def _without(subject: Subject, gone: list[Tensor]) -> AbstractContextManager[None]:
+    from assay.core.model.masks import mask_heads, mask_neurons
+
+    mask = mask_heads if subject.unit == "heads" else mask_neurons
+    return mask(subject.module, subject.family, [(~layer).float() for layer in gone])
+
+
+def scoring_batches(
+    source: Artifact, ctx: Context, rows: int, batch_size: int, split: Split | None = None
+) -> Iterator[dict[str, Tensor]]:
+    """Batches of a seeded sample of the training rows, or of `split`: the model's inputs and `labels`."""
     import torch
 
     from assay.core.model.load import load_tokenizer
     from assay.core.model.predict import Encoder
 
-    train = ctx.data.train
-    sample = np.random.default_rng(ctx.seed).permutation(len(train))[:rows]
-    chosen = train.take(sample)
+    split = split or ctx.data.train
+    sample = np.random.default_rng(ctx.seed).permutation(len(split))[:rows]
+    chosen = split.take(sample)
     encoder = Encoder(load_tokenizer(source), ctx.data.max_length)
     for index, inputs in encoder.batches(chosen.texts, batch_size):
         batch = {name: torch.from_numpy(value) for name, value in inputs.items()}
         yield batch | {"labels": torch.from_numpy(chosen.labels[index])}
 
 
-def save_edited(source: Artifact, module: PreTrainedModel, edits: list[Edit], out: Path) -> list[dict[str, Any]]:
-    """Apply `edits` to the live module, save it under `out`, and return the whole list to replay on loading."""
+def not_among(what: str, absent: Sequence[int], present: Sequence[int]) -> str:
+    """`99 is not among the layers present, 0-5`, for a setting that names units the model does not have."""
+    from assay.core.model.ranges import to_ranges
+
+    named = ", ".join(map(str, absent))
+    return f"{named} {'is' if len(absent) == 1 else 'are'} not among the {what}, {to_ranges(present)}"
+
+
+def save_edited(
+    source: Artifact,
+    module: PreTrainedModel,
+    edits: list[Edit],
+    out: Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> list[dict[str, Any]]:
+    """Apply `edits` to the live module, save it under `out` with the tokenizer (the source's unless one is given), and
+    return the whole list to replay on loading."""
     from assay.core.model.anatomy import family_of
     from assay.core.model.edits import apply_edits
     from assay.core.model.load import load_tokenizer, save_module
 
     apply_edits(module, edits, family_of(source.family))
-    save_module(module, out, load_tokenizer(source))
+    save_module(module, out, tokenizer or load_tokenizer(source))
     return [*source.edits, *(edit.to_json() for edit in edits)]

@@ -11,24 +11,30 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
-from assay.core.errors import InputError
-from compress.pruning import save_edited, score_units
+from assay.core.errors import SettingError
+from compress.pruning import choose_units, not_among, save_edited, scoring_subject
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from assay.core.model.layout import Layout
 
 Heads = dict[int, list[int]]
 Scores = dict[int, list[float]]
 
 
 class PruneHeads(Step):
-    """`fraction` of all heads goes, lowest gradient importance first, over the whole model or the same share in every
-    layer; or `remove` names heads outright, {layer: [heads]} in original numbers. A layer never loses its last head.
+    """`fraction` of all heads goes, lowest `score` first, over the whole model or the same share in every layer; or
+    `remove` names heads outright, {layer: [heads]} in original numbers. A layer never loses its last head.
 
+    score: sensitivity of the loss (`gradient`), size of the output weights (`magnitude`), mean largest attention weight
+    (`confidence`), or `random` as a control. `iterations` removes in that many equal parts and scores anew before each.
     `rows` training rows are scored: more rows, less noise."""
 
     fraction: float | None = Field(default=None, gt=0, lt=1)
+    score: Literal["gradient", "magnitude", "confidence", "random"] = "gradient"
+    iterations: int = Field(default=1, ge=1)
     scope: Literal["global", "layer"] = "global"
     remove: Heads | None = None
     rows: int = Field(default=256, ge=1)
@@ -37,7 +43,16 @@ class PruneHeads(Step):
     def _one_of(self) -> Self:
         if (self.fraction is None) == (self.remove is None):
             raise ValueError("give either fraction or remove")
+        if self.iterations > 1 and self.score in ("magnitude", "random"):
+            raise ValueError(f"iterations {self.iterations}: {self.score} scores do not change when heads go; use 1")
         return self
+
+    def check(self, layout: Layout, teacher: Layout | None) -> Layout:
+        """Without the heads that `remove` names; which ones `fraction` takes, only scores can tell."""
+        from assay.core.model.edits import KeepHeads
+
+        present = {layer.index: list(layer.heads) for layer in layout.layers}
+        return layout if self.remove is None else KeepHeads(self._named(present)).apply(layout)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts by original layer: heads present before, kept, removed, and the scores of those present (none where
@@ -47,7 +62,8 @@ class PruneHeads(Step):
 
         present = {layer.index: list(layer.heads) for layer in layout_of(source.config, source.edits).layers}
         module = load_module(source)
-        kept, scores = self._named(present) if self.remove is not None else self._scored(present, module, source, ctx)
+        scored = self.remove is None
+        kept, scores = self._scored(present, module, source, ctx) if scored else (self._named(present), {})
         edits = save_edited(source, module, [KeepHeads(heads=kept)], out)
         removed = {layer: [head for head in heads if head not in kept[layer]] for layer, heads in present.items()}
         return {"edits": edits, "present": present, "kept": kept, "removed": removed, "scores": scores}
@@ -57,19 +73,20 @@ class PruneHeads(Step):
         return self if self.remove is None else self.model_copy(update={"remove": None, "fraction": 0.25})
 
     def _scored(self, present: Heads, module: PreTrainedModel, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
-        from compress.scoring import keep_best
-
         assert self.fraction is not None
-        scores = score_units("heads", module, source, ctx, self.rows)
-        best = keep_best(scores, self.fraction, per_layer=self.scope == "layer")
+        subject = scoring_subject("heads", module, source, ctx, self.rows)
+        best, scores = choose_units(self.score, subject, self.fraction, self.scope == "layer", self.iterations)
         kept = {layer: [heads[i] for i in chosen] for (layer, heads), chosen in zip(present.items(), best, strict=True)}
         return kept, {layer: values.tolist() for layer, values in zip(present, scores, strict=True)}
 
-    def _named(self, present: Heads) -> tuple[Heads, Scores]:
+    def _named(self, present: Heads) -> Heads:
+        """What `remove` leaves in every layer."""
         remove = self.remove or {}
-        absent = {layer: sorted(set(heads) - set(present.get(layer, []))) for layer, heads in remove.items()}
-        absent = {layer: heads for layer, heads in absent.items() if heads or layer not in present}
-        if absent:
-            raise InputError(f"prune_heads.remove: {absent} not among the heads present, {present}")
-        kept = {layer: [h for h in heads if h not in remove.get(layer, [])] for layer, heads in present.items()}
-        return kept, {}
+        if absent := sorted(set(remove) - set(present)):
+            raise SettingError("prune_heads.remove", not_among("layers present", absent, list(present)))
+        for layer, heads in remove.items():
+            if absent := sorted(set(heads) - set(present[layer])):
+                raise SettingError("prune_heads.remove", not_among(f"heads of layer {layer}", absent, present[layer]))
+            if set(heads) == set(present[layer]):
+                raise SettingError("prune_heads.remove", f"layer {layer} would lose its last head")
+        return {layer: [h for h in heads if h not in remove.get(layer, [])] for layer, heads in present.items()}

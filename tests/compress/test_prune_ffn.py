@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_jobs import carry_out, planted_rows
+from tiny_jobs import carry_out, planted_rows, step_of
 
 from assay.core.artifact import Artifact, open_source
 from assay.core.manifest import Manifest
@@ -61,6 +61,27 @@ def test_useless_neurons_go_first_and_change_nothing(tiny_artifact: MakeArtifact
     before, same, other = (open_predictor(model, 32).logits(planted_rows(6).texts) for model in (source, half, more))
     assert abs(before - same).max() < 1e-5
     assert abs(before - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("score", ["gradient", "activation"])
+def test_silent_neurons_go_first_and_change_nothing(score: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    artifact = tiny_artifact(layers=2, neurons=16)
+    module = load_module(artifact)
+    with torch.no_grad():
+        for layer in module.bert.encoder.layer:
+            layer.intermediate.dense.weight[1::2], layer.intermediate.dense.bias[1::2] = 0, -100.0  # gelu gives 0
+    save_module(module, artifact.path, load_tokenizer(artifact))
+    source = open_source(artifact.path, "text-classification")
+    half, control = (prune(source, tmp_path, fraction=0.5, multiple_of=1, score=name) for name in (score, "random"))
+    assert half.edits[0]["neurons"] == {"0": "0,2,4,6,8,10,12,14", "1": "0,2,4,6,8,10,12,14"}
+    before, same, other = (open_predictor(model, 32).logits(planted_rows(6).texts) for model in (source, half, control))
+    assert abs(before - same).max() < 1e-5
+    assert abs(before - other).max() > 1e-3
+
+
+def test_random_neurons_are_not_drawn_again() -> None:
+    with pytest.raises(ValueError, match="iterations 2: random scores do not change when neurons go; use 1"):
+        step_of("prune_ffn", fraction=0.5, score="random", iterations=2)
 
 
 def test_pruning_again_names_original_neurons(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:

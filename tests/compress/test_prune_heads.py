@@ -88,9 +88,10 @@ def test_pruned_heads_make_the_file_smaller(tiny_artifact: MakeArtifact, tmp_pat
 @pytest.mark.parametrize(
     ("remove", "message"),
     [
-        ({0: [4], 1: [0]}, r"prune_heads\.remove: \{0: \[4\]\} not among the heads present, \{0: \[0, 1, 2, 3\]"),
-        ({7: [0]}, r"prune_heads\.remove: \{7: \[0\]\} not among"),
-        ({1: [-1]}, r"\{1: \[-1\]\} not among"),
+        ({0: [4], 1: [0]}, r"prune_heads\.remove: 4 is not among the heads of layer 0, 0-3$"),
+        ({1: [0, 7, 9]}, r"prune_heads\.remove: 7, 9 are not among the heads of layer 1, 0-3$"),
+        ({7: [0]}, r"prune_heads\.remove: 7 is not among the layers present, 0-1$"),
+        ({1: [-1]}, "-1 is not among the heads of layer 1"),
         ({1: [0, 1, 2, 3]}, "layer 1 would lose its last head"),
     ],
 )
@@ -112,3 +113,32 @@ def test_named_heads_of_a_deep_model_fit_the_stand_in(tiny_artifact: MakeArtifac
     settings = step.model_dump(exclude_defaults=True)
     pruned = carry_out(tmp_path, tiny_artifact(layers=2), [("prune_heads", settings), ("prune_heads", settings)])
     assert sum(map(len, facts(pruned)["removed"].values())) > 0
+
+
+@pytest.mark.parametrize("score", ["gradient", "magnitude", "confidence", "random"])
+def test_the_lowest_go_by_each_score(score: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    settings = {"fraction": 0.5, "score": score, "scope": "layer"}
+    found = facts(carry_out(tmp_path, tiny_artifact(layers=2), [("prune_heads", settings)]))
+    for layer, scores in found["scores"].items():
+        assert len(found["removed"][layer]) == 2
+        assert max(scores[head] for head in found["removed"][layer]) < min(
+            scores[head] for head in found["kept"][layer]
+        )
+
+
+def test_heads_removed_in_parts_are_as_many_and_load_as_one_edit(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source = tiny_artifact(layers=3)
+    settings = {"fraction": 0.5, "iterations": 3, "rows": 8}
+    pruned = carry_out(tmp_path, source, [("prune_heads", settings)])
+    assert sum(map(len, facts(pruned)["removed"].values())) == 6
+    named = carry_out(
+        tmp_path, source, [("prune_heads", {"remove": {int(k): v for k, v in facts(pruned)["removed"].items()}})]
+    )
+    assert pruned.edits == named.edits
+    torch.testing.assert_close(load_module(pruned).state_dict(), load_module(named).state_dict(), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("score", ["magnitude", "random"])
+def test_scores_that_do_not_change_are_not_asked_again(score: str) -> None:
+    with pytest.raises(ValueError, match=f"iterations 3: {score} scores do not change when heads go; use 1"):
+        step_of("prune_heads", fraction=0.5, score=score, iterations=3)

@@ -19,7 +19,7 @@ from assay.core.model.load import load_module, load_tokenizer, save_module
 from assay.core.model.masks import mask_heads, mask_neurons
 from assay.core.model.predict import open_predictor
 from compress.losses.task import task_loss
-from compress.pruning import score_units, scoring_batches
+from compress.pruning import score_units, scoring_batches, scoring_subject
 from compress.scoring import keep_best, sensitivity, unit_norm
 
 MakeArtifact = Callable[..., Artifact]
@@ -121,7 +121,9 @@ def with_useless_head(tiny_artifact: MakeArtifact) -> Artifact:
 
 
 def test_a_useless_head_scores_nothing_and_goes_first(with_useless_head: Artifact, tmp_path: Path) -> None:
-    scores = score_units("heads", load_module(with_useless_head), with_useless_head, context(job_data(), tmp_path), 16)
+    module = load_module(with_useless_head)
+    subject = scoring_subject("heads", module, with_useless_head, context(job_data(), tmp_path), rows=16)
+    scores = score_units("gradient", subject)
     assert [int((layer == 0).sum()) for layer in scores] == [0, 1]
     assert scores[1][2] == 0
     pruned = carry_out(tmp_path, with_useless_head, [("prune_heads", {"fraction": 1 / 8, "rows": 16})])

@@ -1,0 +1,40 @@
+"""Size of a neuron's activation: its mean absolute value over the real tokens of the rows.
+
+A neuron that is always near zero writes nothing. Needs no labels, and does not see what the layer above makes of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+
+from compress.scores.subject import Subject
+
+
+@torch.no_grad()
+def score(subject: Subject) -> list[Tensor]:
+    """One [neurons] tensor a layer, not scaled by layer."""
+    totals, tokens = [torch.zeros(size) for size in subject.sizes], 0
+    for inputs in subject.inputs():
+        real = inputs["attention_mask"].bool()
+        sums = [states.abs()[real].sum(0) for states in _activations(subject, inputs)]
+        totals = [total + added for total, added in zip(totals, sums, strict=True)]
+        tokens += int(real.sum())
+    return [total / tokens for total in totals]
+
+
+def _activations(subject: Subject, inputs: dict[str, Tensor]) -> list[Tensor]:
+    """What each layer's neurons hand on, [batch, tokens, neurons]."""
+    seen: list[Tensor] = []
+
+    def note(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        seen.append(args[0])
+
+    with ExitStack() as hooks:
+        for block in subject.module.get_submodule(subject.family.layers).children():
+            handle = block.get_submodule(subject.family.ffn_out).register_forward_pre_hook(note)
+            hooks.callback(handle.remove)
+        subject.module(**inputs)
+    return seen

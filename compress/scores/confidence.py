@@ -1,0 +1,42 @@
+"""Confidence of a head: how much of its attention goes to one token (Voita et al. 2019, section 4).
+
+The mean, over rows and tokens, of the largest attention weight. Padding neither attends nor is attended to. The paper
+leaves out the end-of-sentence symbol; here that is the separator, as a token that attends and as one attended to,
+since a head with nothing to do looks at the separator (Clark et al. 2019). [CLS] is a token like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from compress.scores.subject import Subject
+
+
+@torch.no_grad()
+def score(subject: Subject) -> list[Tensor]:
+    """One [heads] tensor a layer, in [0, 1]. AssayError where the model gives no attention weights."""
+    totals, tokens = [torch.zeros(size) for size in subject.sizes], 0
+    for inputs in subject.inputs():
+        separators = torch.isin(inputs["input_ids"], torch.tensor(subject.separators))
+        counted = inputs["attention_mask"].bool() & ~separators
+        layers = _weights(subject.module(**inputs, output_attentions=True))
+        totals = [total + _largest(weights, counted).sum(0) for total, weights in zip(totals, layers, strict=True)]
+        tokens += int(counted.sum())
+    return [total / max(1, tokens) for total in totals]
+
+
+def _largest(weights: Tensor, counted: Tensor) -> Tensor:
+    """[batch, heads]: the largest weight of each counted token on a counted one, summed over tokens."""
+    most = weights.masked_fill(~counted[:, None, None, :], 0).amax(-1)  # [batch, heads, tokens]
+    return (most * counted[:, None, :]).sum(-1)
+
+
+def _weights(output: object) -> Iterable[Tensor]:
+    weights = getattr(output, "attentions", None)
+    if not weights or any(layer is None for layer in weights):
+        raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
+    return weights
