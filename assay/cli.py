@@ -6,14 +6,24 @@ Exit codes: 0 done, 1 a step or a stated limit failed, 2 bad input or config, 13
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated, NoReturn
-
-import typer
-
-from assay.core.errors import AssayError
 
 STOPPED = 130
+STOPPED_LINE = "stopped; the same command goes on from here"
+
+try:
+    from pathlib import Path
+    from typing import TYPE_CHECKING, Annotated, NoReturn
+
+    import typer
+
+    from assay.core.errors import AssayError
+except KeyboardInterrupt:  # Ctrl-C before there is a command to stop
+    sys.stderr.write(f"assay: {STOPPED_LINE}\n")
+    sys.exit(STOPPED)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -21,6 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Compress a pretrained transformer, and prove what it kept.",
 )
+analyse = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Look into a variant before choosing what goes."
+)
+app.add_typer(analyse, name="analyse")
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The job, a YAML file.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, e.g. runs/quickstart.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")]
@@ -112,6 +126,36 @@ def report(run: Run) -> None:
     typer.echo(f"report: {build(run)}")
 
 
+@analyse.command()
+def sensitivity(
+    run: Run,
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="A variant, or a finished folder of its store.")],
+    split: Annotated[str, typer.Option(metavar="validation|test|train", help="Which rows.")] = "validation",
+    rows: Annotated[int, typer.Option(min=1, help="At most this many of them.")] = 500,
+    groups: Annotated[int, typer.Option(min=0, help="Groups of neurons a layer; 0 leaves them out.")] = 8,
+    json: Annotated[bool, typer.Option("--json", help="One object a part.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="The same as CSV.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+) -> None:
+    """Accuracy and loss without each head, each layer, each group of neurons: table and heat maps."""
+    _quiet_libraries(online=False)
+    from assay.run.progress import Display
+    from assay.run.sensitivity import analyse as look
+    from reports import sensitivity as found
+    from reports.compare import to_csv, to_json
+
+    display = Display({})
+    with display.task(f"sensitivity of {variant}") as progress:
+        path = look(run, variant, split, rows, groups, progress)
+    if json or csv:
+        typer.echo((to_json if json else to_csv)(found.rows(path)), nl=False)
+    elif markdown:
+        typer.echo(found.markdown(path), nl=False)
+    else:
+        _console().print(found.table(path))
+        typer.echo(f"figure: {path.with_suffix('.html')}")
+
+
 @app.command("list")
 def list_(kind: Annotated[str, typer.Argument(metavar="steps|probes|losses|families")]) -> None:
     """What there is of a kind."""
@@ -150,14 +194,17 @@ def main() -> None:
         _end(str(error), error.exit_code)
     except SystemExit as end:
         if end.code == STOPPED:  # typer ends silently after Ctrl-C
-            _end("stopped; the same command goes on from here", STOPPED)
+            _end(STOPPED_LINE, STOPPED)
         raise
+    except KeyboardInterrupt:  # outside of a command
+        _end(STOPPED_LINE, STOPPED)
     except OSError as error:
-        from assay.run.failure import disk_error, is_disk_error
+        from assay.run.failure import outside_error
 
-        if not is_disk_error(error):
+        known = outside_error(error, Path.cwd())
+        if known is None:
             raise
-        _end(str(disk_error(error, Path.cwd())), 1)
+        _end(str(known), known.exit_code)
 
 
 def _end(line: str, code: int) -> NoReturn:
@@ -166,15 +213,18 @@ def _end(line: str, code: int) -> NoReturn:
 
 
 def _print_table(run: Path) -> None:
-    from rich.console import Console
-
     from reports.collect import collect
     from reports.compare import table
 
+    _console().print(table(collect(run)))
+
+
+def _console() -> Console:
+    """The terminal; wide where the output goes elsewhere."""
+    from rich.console import Console
+
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table(collect(run)))
+    return console if console.is_terminal else Console(width=160)
 
 
 def _quiet_libraries(online: bool) -> None:
@@ -187,6 +237,7 @@ def _quiet_libraries(online: bool) -> None:
     if not online:
         os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its own level is set on import
     warnings.filterwarnings("ignore", category=FutureWarning)
     logging.getLogger().setLevel(logging.ERROR)  # onnxruntime's quantizer warns on the root logger
     for name in ("transformers", "optimum"):

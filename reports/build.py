@@ -21,6 +21,7 @@ from reports.charts import Point, scatter
 from reports.claims import TINY, best_trade, claims
 from reports.collect import Run, Variant, collect
 from reports.compare import rows, summary
+from reports.likeness import likeness
 from reports.rows import baselines, kept, metric_names, pareto, quality_name
 
 REPORT = "report.html"
@@ -55,7 +56,7 @@ def build(run_dir: Path) -> Path:
 
 def render(run: Run) -> str:
     """The page as HTML."""
-    template = _environment().get_template("report.html")
+    template = page_environment().get_template("report.html")
     return template.render(run=run, **_everything(run))
 
 
@@ -122,6 +123,7 @@ def _everything(run: Run) -> dict[str, Any]:
         "head_maps": facts.head_maps(run),
         "linear": linear,
         "attention": findings.attention(run),
+        "likeness": likeness(run),
         "typos": findings.results(run, "typos"),
         "fidelity": findings.results(run, "fidelity"),
         "other": {name: findings.shared(run, name) for name in other},
@@ -178,7 +180,8 @@ def _flags(flags: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
     }
 
 
-def _environment() -> jinja2.Environment:
+def page_environment() -> jinja2.Environment:
+    """Templates with the filters that every page uses; all text is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

@@ -29,6 +29,7 @@ from reports.svg import (
 )
 
 SHAPES = ("circle", "square", "triangle", "diamond")
+LOOKS = 5  # of lines, in the style sheet; marks start over
 MOST_MARKS = 40
 
 
@@ -167,16 +168,16 @@ def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
 
 def _curve(one: Series, x: Scale, y: Scale) -> Markup:
     """Long curves have no marks: their points would run into each other."""
-    at, look = [(x(a), y(b)) for a, b in one.points], one.look % len(SHAPES)
+    at, look = [(x(a), y(b)) for a, b in one.points], one.look % LOOKS
     spans = [(px, *pair) for (px, _), pair in zip(at, one.bounds, strict=False)]
-    dots = marks(SHAPES[look], at, f"mark look-{look}", 3) if len(at) <= MOST_MARKS else ""
+    dots = marks(SHAPES[look % len(SHAPES)], at, f"mark look-{look}", 3) if len(at) <= MOST_MARKS else ""
     return Markup("").join([_whiskers(spans, y, 3), polyline(at, f"line look-{look}"), dots])
 
 
 def _end_labels(
     series: Sequence[Series], levels: Mapping[str, float], y: Scale, right: float, bottom: float
 ) -> list[Markup]:
-    ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % len(SHAPES)}") for one in series if one.points]
+    ends = [(y(one.points[-1][1]), one.name, f"end look-{one.look % LOOKS}") for one in series if one.points]
     ends += [(y(value), name, "end level-name") for name, value in levels.items()]
     ends.sort()
     heights = _spread([height for height, _, _ in ends], 14, bottom)

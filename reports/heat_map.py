@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.svg import element, figure, label, number
+from reports.svg import element, figure, label, number, text_width
 
 At = tuple[int, int]  # layer, head
 LEFT, TOP, BOTTOM = 62, 26, 24
@@ -38,21 +38,26 @@ def heat_map(
     what: str,
     removed: Collection[At] = (),
     span: tuple[float, float] | None = None,
+    unit: str = "head",
 ) -> Markup:
     """`values` of heads by (layer, head), named `what`; those in `removed` are crossed out and may have no value.
+    `unit` names what the columns are where they are not heads.
 
     Maps that are to be compared share their `span`, the values of the faintest and the strongest colour."""
     grid = _grid({*values, *removed})
     low, high = span or (min(values.values()), max(values.values()))
     cells = [
-        _cell(grid, at, value, (value - low) / ((high - low) or 1), what, at in removed) for at, value in values.items()
+        _cell(grid, at, value, (value - low) / ((high - low) or 1), what, unit, at in removed)
+        for at, value in values.items()
     ]
     gaps = [_gap(grid, at) for at in removed if at not in values]
     crosses = [_cross(grid, at) for at in removed]
-    crossed = f"; {len(removed)} heads are crossed out" if removed else ""
-    text = f"{what.capitalize()} of {len(values)} heads from {number(low)} to {number(high)}{crossed}."
-    width, height = LEFT + grid.heads * grid.size, TOP + len(grid.layers) * grid.size + BOTTOM
-    scale = label(LEFT, height - 6, f"{number(low)} faint, {number(high)} strong", "tick")
+    crossed = f"; {len(removed)} {unit}s are crossed out" if removed else ""
+    text = f"{what[:1].upper()}{what[1:]} of {len(values)} {unit}s from {number(low)} to {number(high)}{crossed}."
+    legend = f"{number(low)} faint, {number(high)} strong"
+    width = LEFT + max(grid.heads * grid.size, round(text_width(legend)))
+    height = TOP + len(grid.layers) * grid.size + BOTTOM
+    scale = label(LEFT, height - 6, legend, "tick")
     return figure(title, text, width, height, *_names(grid), *gaps, *cells, *crosses, scale)
 
 
@@ -68,10 +73,10 @@ def _names(grid: Grid) -> list[Markup]:
     return rows + columns
 
 
-def _cell(grid: Grid, at: At, value: float, share: float, what: str, removed: bool) -> Markup:
-    """`share` is where the value lies between the lowest and the highest, in [0, 1]."""
-    (left, top), inner, shade = grid.corner(at), grid.size - 2, 0.06 + 0.94 * share
-    told = f"layer {at[0]}, head {at[1]}: {what} {number(value)}{', removed' if removed else ''}"
+def _cell(grid: Grid, at: At, value: float, share: float, what: str, unit: str, removed: bool) -> Markup:
+    """`share` is where the value lies between the lowest, 0, and the highest, 1, of the colours."""
+    (left, top), inner, shade = grid.corner(at), grid.size - 2, 0.06 + 0.94 * min(max(share, 0), 1)
+    told = f"layer {at[0]}, {unit} {at[1]}: {what} {number(value)}{', removed' if removed else ''}"
     tip = element("title", told)
     cell = element("rect", tip, x=left, y=top, width=inner, height=inner, class_="cell", fill_opacity=shade)
     if removed or grid.size < LEGIBLE:

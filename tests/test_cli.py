@@ -75,6 +75,11 @@ def cut(path: Path, keep: float) -> None:
     path.write_bytes(content[: int(len(content) * keep)])
 
 
+def set_config(home: Path, **values: object) -> None:
+    path = home / "model" / "config.json"
+    path.write_text(json.dumps(read(path) | values))
+
+
 def set_rows(home: Path, text: str) -> None:
     (home / "job.csv").write_text(text)
 
@@ -133,7 +138,7 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "unknown family": (
         lambda home: (home / "model" / "config.json").write_text('{"model_type": "perceptron"}'), [],
-        r"assay: model type 'perceptron' has no anatomy here; known: bert, ",
+        r"assay: model/config\.json: model type 'perceptron' has no anatomy here; known: bert, ",
     ),
     "a file for a model": (
         lambda home: None, ["--set", "model=job.csv"], r"assay: job\.csv: not a folder; a model is a folder with",
@@ -145,6 +150,42 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     "class names that are no text": (
         lambda home: (home / "model" / "config.json").write_text('{"model_type": "bert", "id2label": {"0": 1}}'), [],
         r"assay: model/config\.json: id2label must map positions to class names",
+    ),
+    "cut tokenizer": (
+        lambda home: cut(home / "model" / "tokenizer.json", 0.5), [],
+        r"assay: model/tokenizer\.json: \d+ bytes, cannot be read: probably truncated",
+    ),
+    "tokenizer that is JSON and no tokenizer": (
+        lambda home: (home / "model" / "tokenizer.json").write_text("{}"), [],
+        r"assay: model/tokenizer\.json: 2 bytes, cannot be read: ",
+    ),
+    "cut settings of the tokenizer": (
+        lambda home: cut(home / "model" / "tokenizer_config.json", 0.5), [],
+        r"assay: model/tokenizer_config\.json: \d+ bytes, cannot be read: probably truncated",
+    ),
+    "sizes that are none": (
+        lambda home: set_config(home, num_attention_heads=0), [],
+        r"assay: config\.json: num_attention_heads 0; sizes are whole numbers",
+    ),
+    "layers that are not there": (
+        lambda home: None, ["--set", "variants.onnx[0]={prune_layers: {layers: [99]}}"],
+        r"assay: --set: variants\.onnx\[0\]\.prune_layers\.layers: 99 is not among the layers present, 0-3$",
+    ),
+    "a label that is a list": (
+        lambda home: (home / "job.jsonl").write_text('{"text": "a", "label": 1}\n{"text": "b", "label": ["x", "y"]}\n'),
+        ["--set", "data.source=job.jsonl"],
+        r"assay: job\.jsonl: row 2: column 'label' holds \['x', 'y'\]; .*multi-label wants a 0/1 column a class$",
+    ),
+    "a device for a table": (
+        lambda home: None, ["--set", "data.source=/dev/null"], r"assay: /dev/null: is a device, pipe or socket; a file",
+    ),
+    "a link to itself for a table": (
+        lambda home: (home / "loop.csv").symlink_to("loop.csv"), ["--set", "data.source=loop.csv"],
+        r"assay: --set: data\.source: loop\.csv: a symbolic link to loop\.csv, which leads nowhere$",
+    ),
+    "endless nesting": (
+        lambda home: (home / "job.yaml").write_text("model: m\ndata: " + "[" * 3000), [],
+        r"assay: job\.yaml:2: nested deeper than 50 levels$",
     ),
     "model without tokenizer": (
         lambda home: (home / "model" / "tokenizer.json").unlink(), [], r"assay: model: no tokenizer; one of",
@@ -235,7 +276,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a job of which one variant failed, and its run."""
     home = tmp_path_factory.mktemp("cli")
     write_tiny(home / "model")
-    variants: dict[str, Any] = {"onnx": ["export_onnx"], "bad": [{"prune_layers": {"layers": [9]}}, "export_onnx"]}
+    variants: dict[str, Any] = {"onnx": ["export_onnx"], "bad": [{"export_onnx": {"tolerance": 1e-12}}, "quantize"]}
     write_job(home / "job.yaml", home / "model", variants=variants, probes=["fidelity"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("assay.core.measure.side_by_side.measure", figures)
@@ -253,8 +294,8 @@ def test_a_failed_step_is_one_line_with_the_place_of_its_traceback_and_exit_code
     said = assay("run", finished / "job.yaml", "--out", finished / "run")
     assert said.code == 1
     last = said.err.splitlines()[-1]
-    assert last.startswith(
-        "failed: bad: prune_layers.layers: [9] not among the layers present, [0, 1, 2, 3] (traceback: "
+    assert re.match(
+        r"failed: bad: the graph differs from finetune-.*, more than the tolerance 1e-12 .*traceback: ", last
     )
     told = Path(last.rpartition("(traceback: ")[2].rstrip(")"))
     assert told.name == "error.json"
@@ -267,15 +308,14 @@ def test_a_failed_step_is_one_line_with_the_place_of_its_traceback_and_exit_code
 def test_status_says_how_far_each_variant_is_and_why_one_failed(finished: Path, assay: Assay) -> None:
     said = assay("status", finished / "run")
     assert said.code == 0
-    first, *variants = said.out.splitlines()
+    first, *variants, bad = said.out.splitlines()
     assert first.startswith("job: started 20")
     assert ", finished 20" in first
     assert variants == [
         "teacher: done (finetune done)",
         "onnx: done (finetune done, export_onnx done)",
-        "bad: failed (finetune done, prune_layers failed, export_onnx waiting): "
-        "prune_layers.layers: [9] not among the layers present, [0, 1, 2, 3]",
     ]
+    assert bad.startswith("bad: failed (finetune done, export_onnx failed, quantize waiting): the graph differs from ")
 
 
 def test_status_of_an_unfinished_run_says_so_and_whether_someone_is_at_work(
@@ -344,6 +384,24 @@ def test_without_a_run_there_is_one_line(assay: Assay, tmp_path: Path, command: 
     assert list((tmp_path / "empty").iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [["status"], ["compare"], ["report"], ["run", "job.yaml", "--out"]], ids=str)
+def test_a_path_of_thousands_of_characters_is_one_line(home: Path, assay: Assay, words: list[str]) -> None:
+    said = assay(*words, "a" * 5000)
+    assert (said.code, said.out) == (2, "")
+    assert re.match(r"assay: a+.*File name too long", said.err)
+    assert len(said.err.splitlines()) == 1
+    assert not (home / "runs").exists()
+
+
+def test_a_path_that_gets_too_long_below_the_run_folder_is_one_line(home: Path, assay: Assay) -> None:
+    folder = str(home)
+    while len(folder) < 4080:  # a path may have 4,095 bytes: run.lock has room, what comes after has not
+        folder += "/" + "a" * min(200, 4079 - len(folder))
+    said = assay("run", "job.yaml", "--out", folder)
+    assert said.code == 2
+    assert re.search(r"^assay: .*File name too long; name a shorter path$", said.err.splitlines()[-1])
+
+
 @pytest.mark.parametrize("command", ["status", "compare", "report"])
 def test_a_run_that_has_just_begun_can_be_looked_at(
     home: Path, assay: Assay, monkeypatch: pytest.MonkeyPatch, command: str
@@ -392,9 +450,9 @@ def test_doctor_has_a_line_a_finding(assay: Assay) -> None:
     assert said.code == (1 if "\nfail" in f"\n{said.out}" else 0)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "analyse", "analyse sensitivity"])
 def test_every_command_has_help(assay: Assay, command: str) -> None:
-    said = assay(command, "--help")
+    said = assay(*command.split(), "--help")
     assert said.code == 0
     assert f"Usage: assay {command}" in said.out
 
@@ -438,6 +496,21 @@ def test_help_answers_at_once(words: list[str], cpu_s: float) -> None:
     last = said.stdout.splitlines()[-1].split(" CPU ")
     assert last[0] == "HEAVY []"
     assert float(last[1]) < cpu_s, "CPU time, since other work on the machine is not its fault"
+
+
+def test_ctrl_c_while_our_imports_are_read_is_one_line() -> None:
+    code = """
+import sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from assay.cli import main
+"""
+    said = process("--help", code=code)
+    assert (said.returncode, said.stdout) == (130, "")
+    assert said.stderr == "assay: stopped; the same command goes on from here\n"
 
 
 def test_check_loads_no_model_library(home: Path) -> None:

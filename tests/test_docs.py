@@ -26,6 +26,11 @@ METHODS: dict[tuple[str, str], type[BaseModel]] = {
 }
 TABLES = METHODS | {("config", "data"): DataSettings, ("config", "measure"): MeasureSettings}
 COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+ENDS: dict[str, Any] = {
+    f"{name} {below}".strip(): end
+    for name, command in COMMANDS.items()
+    for below, end in (getattr(command, "commands", None) or {"": command}).items()
+}
 
 
 def page(name: str) -> str:
@@ -117,16 +122,16 @@ def paragraph(command: str) -> str:
     return next(part for part in parts if part.startswith(f"**`assay {command}"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ENDS)
 def test_every_command_is_told_with_each_of_its_options(command: str) -> None:
-    options = [name for parameter in COMMANDS[command].params for name in parameter.opts if name.startswith("--")]
+    options = [name for parameter in ENDS[command].params for name in parameter.opts if name.startswith("--")]
     missing = [name for name in options if name != "--help" and f"`{name}" not in paragraph(command)]
     assert not missing
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ENDS)
 def test_every_option_that_is_told_exists(command: str) -> None:
-    options = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    options = {name for parameter in ENDS[command].params for name in parameter.opts}
     assert set(re.findall(r"`(--[\w-]+)", paragraph(command))) <= options
 
 

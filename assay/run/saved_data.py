@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.data.prepare import NAMES, JobData, Split
+from assay.core.errors import InputError
 from assay.core.manifest import write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,19 @@ def save_data(folder: Path, data: JobData) -> None:
     for name in NAMES:
         write_atomic(folder / f"{name}.parquet", as_parquet(_table(getattr(data, name))))
     write_json(folder / "data.json", about)
+
+
+def read_split(folder: Path, name: str) -> Split:
+    """One of the splits that `save_data` wrote; InputError where the run has none of that name yet."""
+    import numpy as np
+    import pandas as pd
+
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; `assay run` writes the rows of a run when it starts")
+    table = pd.read_parquet(path)
+    labels = np.stack([np.asarray(label) for label in table["label"]]) if len(table) else np.empty(0, np.int64)
+    return Split(list(table["text"]), labels, list(table["row"]))
 
 
 def as_parquet(table: pd.DataFrame) -> bytes:
