@@ -153,6 +153,11 @@ _KNOWN: dict[tuple[str, str], Callable[[Any], Told]] = {
     ("prune_layers", "kept"): lambda value: {"Layers kept": _numbers(value)},
     ("prune_ffn", "kept_neurons"): _neurons,
     ("prune_ffn", "of"): lambda value: {"FFN neurons a layer before": units.count(value)},
+    ("cut_vocab", "coverage_train"): lambda value: {"Tokens of training texts kept": units.percent(value)},
+    ("cut_vocab", "coverage"): lambda value: {"Tokens of validation texts kept": units.percent(value)},
+    ("cut_vocab", "unknown_before"): lambda value: {"Unknown tokens before": units.percent(value)},
+    ("cut_vocab", "unknown_after"): lambda value: {"Unknown tokens after": units.percent(value)},
+    ("cut_vocab", "bytes_saved"): lambda value: {"Weights smaller by": units.size(value)},
     ("", "parity"): _parity,
     ("", "ops"): _ops,
 }

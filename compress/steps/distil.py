@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from assay.core.artifact import Artifact
-from assay.core.errors import InputError
+from assay.core.errors import InputError, SettingError
 from compress.step import Context
 from compress.training import TrainingStep, open_for_training, train_and_save
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from assay.core.model.layout import Layout
+
+OTHER_TOKENS = "student and teacher have different vocabularies; set hidden: 0, or cut the vocabulary after distil"
 LayerPair = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
@@ -34,6 +37,14 @@ class Distil(TrainingStep):
     alpha: float = Field(default=0.9, ge=0, le=1)
     hidden: float = Field(default=0.0, ge=0)
     layer_map: list[LayerPair] | None = Field(default=None, min_length=1)
+
+    def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
+        """As every training step; `layer_map` names layers of student and teacher, `hidden` wants the same tokens."""
+        if self.hidden and teacher is not None and len(layout.tokens) != len(teacher.tokens):
+            raise SettingError("distil.hidden", OTHER_TOKENS)
+        if self.layer_map is not None and teacher is not None:
+            self._pairs(layout, teacher)
+        return super().check(layout, teacher)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: as finetune."""
@@ -60,19 +71,21 @@ class Distil(TrainingStep):
 
         _refuse_other_tokens(source, ctx)
         teacher = load_module(ctx.teacher, attn_implementation="sdpa")
-        places = [
-            {layer.index: position + 1 for position, layer in enumerate(layout_of(model.config, model.edits).layers)}
-            for model in (source, ctx.teacher)
-        ]
-        wanted = self.layer_map or [[layer, layer] for layer in places[0] if layer in places[1]]
-        try:
-            pairs = [(places[0][s], places[1][t]) for s, t in wanted]
-        except KeyError as missing:
-            raise InputError(
-                f"distil.layer_map: layer {missing} is not there; student {[*places[0]]}, teacher {[*places[1]]}"
-            ) from None
+        pairs = self._pairs(*(layout_of(model.config, model.edits) for model in (source, ctx.teacher)))
         loss = HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size, ctx.seed)
         return teacher, loss, self.hidden
+
+    def _pairs(self, student: Layout, teacher: Layout) -> list[tuple[int, int]]:
+        """Positions of the hidden states to compare, [student, teacher]; position 0 is the embeddings' output."""
+        ours, theirs = (
+            {layer.index: position for position, layer in enumerate(layout.layers, 1)} for layout in (student, teacher)
+        )
+        wanted = self.layer_map or [[layer, layer] for layer in ours if layer in theirs]
+        try:
+            return [(ours[s], theirs[t]) for s, t in wanted]
+        except KeyError as missing:
+            text = f"layer {missing} is not there; student {[*ours]}, teacher {[*theirs]}"
+            raise SettingError("distil.layer_map", text) from None
 
 
 def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:
@@ -80,4 +93,4 @@ def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:
 
     assert ctx.teacher is not None
     if load_tokenizer(source).get_vocab() != load_tokenizer(ctx.teacher).get_vocab():
-        raise InputError("distil.hidden: student and teacher have different vocabularies; set hidden: 0")
+        raise SettingError("distil.hidden", OTHER_TOKENS)

@@ -21,6 +21,21 @@ def test_known_facts_are_words() -> None:
     }
 
 
+def test_a_cut_vocabulary_tells_what_it_covers() -> None:
+    counted = {"tokens_before": 30522, "tokens_after": 12173, "bytes_saved": 28184064}
+    shares = {"coverage_train": 1.0, "coverage": 0.9744, "unknown_before": 0.0, "unknown_after": 0.0012}
+    assert facts(step("cut_vocab", **counted, **shares)) == {
+        "Tokens before": "30,522",
+        "Tokens after": "12,173",
+        "Weights smaller by": "28.2 MB",
+        "Tokens of training texts kept": "100.0 %",
+        "Tokens of validation texts kept": "97.4 %",
+        "Unknown tokens before": "0.0 %",
+        "Unknown tokens after": "0.1 %",
+    }
+    assert "Tokens of validation texts kept" not in facts(step("cut_vocab", **counted, coverage=None))
+
+
 def test_parity_tells_difference_flips_and_shapes() -> None:
     parity = {"max_abs": 1.3e-6, "mean_abs": 2e-7, "flips": 0, "rows": 24, "shapes": [[1, None]], "tolerance": 1e-4}
     told = facts(step("export_onnx", parity=parity, ops={"Add": 60, "MatMul": 36}))

@@ -1,6 +1,6 @@
-"""Cut a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons.
+"""Cut a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons, tokens.
 
-The linear maps stay the same modules; their parameters are replaced by smaller ones of the same dtype, device and
+The modules stay the same ones; their parameters are replaced by smaller ones of the same dtype, device and
 `requires_grad`. Nothing is approximated: what stays gives the numbers it gave before.
 """
 
@@ -16,12 +16,15 @@ from transformers import PreTrainedModel
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import Family
 from assay.core.model.layout import LayerLayout, Layout
+from assay.core.model.vocabulary import cut_vocabulary
 
 
 def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout) -> None:
-    """Cut `module`, which has the layout `before`, to `after`, a part of it. The depth in its config follows."""
+    """Cut `module`, which has the layout `before`, to `after`, a part of it. Depth, vocabulary size and token ids in
+    its config follow."""
     blocks = list(module.get_submodule(family.layers).children())
     _check_fits(blocks, family, before)
+    cut_vocabulary(module, family, before.tokens, after.tokens)
     kept = []
     for old, block in zip(before.layers, blocks, strict=True):
         new = next((layer for layer in after.layers if layer.index == old.index), None)

@@ -243,10 +243,16 @@ def test_neurons_are_compact_in_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"edit": "keep_tails"}, {"edit": "keep_layers"}, {"edit": "keep_neurons", "neurons": 3}]
+    "data",
+    [
+        {"edit": "keep_tails"},
+        {"edit": "keep_layers"},
+        {"edit": "keep_neurons", "neurons": 3},
+        {"edit": "keep_vocab", "tokens": "0-a", "of": 9},
+    ],
 )
 def test_unreadable_edits_are_refused(data: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"keep_tails|keep_layers|keep_neurons"):
+    with pytest.raises(InputError, match=r"keep_tails|keep_layers|keep_neurons|keep_vocab"):
         edit_from_json(data)
 
 
@@ -269,6 +275,13 @@ def test_layout_refuses_a_config_of_another_depth() -> None:
     }  # fmt: skip
     with pytest.raises(InputError, match=r"num_hidden_layers: 3 in the config, 2 after the edits"):
         layout_of(config, [KeepLayers([1, 3], of=4).to_json()])
+
+
+@pytest.mark.parametrize("size", [0, -1, "12", 1.5, None, True])
+def test_layout_refuses_sizes_that_are_none(size: object) -> None:
+    config = {"model_type": "bert", "num_hidden_layers": 3, "hidden_size": 32, "intermediate_size": 6}
+    with pytest.raises(InputError, match=rf"config\.json: num_attention_heads {size!r}; sizes are whole numbers"):
+        layout_of(config | {"num_attention_heads": size})
 
 
 def test_an_unknown_family_says_what_to_add() -> None:
