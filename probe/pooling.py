@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assay.core.model.predict import WhiteBox
 
 Pool = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+Pooling = Literal["mean", "first"]
 
 
 def pool_mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -29,14 +30,16 @@ def pool_first(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return hidden[range(len(hidden)), first]
 
 
-POOLINGS: dict[str, Pool] = {"mean": pool_mean, "first": pool_first}
+POOLINGS: dict[Pooling, Pool] = {"mean": pool_mean, "first": pool_first}
 
 
-def pooled_states(model: WhiteBox, texts: Sequence[str], poolings: Sequence[str]) -> dict[str, list[np.ndarray]]:
+def pooled_states(
+    model: WhiteBox, texts: Sequence[str], poolings: Sequence[Pooling]
+) -> dict[Pooling, list[np.ndarray]]:
     """For each pooling, one float32 [texts, width] a layer, embedding output first, from one pass over the texts."""
-    found: dict[str, list[np.ndarray]] = {}
+    found: dict[Pooling, list[np.ndarray]] = {}
     for batch in model.states(texts):
-        _check_depth(model, len(batch.hidden))
+        check_depth(model, len(batch.hidden))
         for name in poolings:
             pooled = [POOLINGS[name](state, batch.mask).float().numpy() for state in batch.hidden]
             if name not in found:
@@ -46,7 +49,8 @@ def pooled_states(model: WhiteBox, texts: Sequence[str], poolings: Sequence[str]
     return found
 
 
-def _check_depth(model: WhiteBox, found: int) -> None:
+def check_depth(model: WhiteBox, found: int) -> None:
+    """AssayError unless a model gave as many hidden states as it has layers, and one of the embedding output."""
     expected = len(model.layers) + 1
     if found != expected:
         where = "the embedding output and each layer"

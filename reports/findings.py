@@ -18,7 +18,7 @@ from reports.heat_map import heat_map
 
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
-OWN_SECTION = ("linear", "attention", "typos", "fidelity")
+OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity")
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,15 @@ def _missing(run: Run, variant: Variant) -> Iterable[tuple[str, str]]:
 
 
 def _untold(result: ProbeResult) -> Iterable[tuple[str, str]]:
-    """Reasons for a whole probe, or for single tasks of it, that have no findings."""
+    """Reasons for a whole probe, or for single tasks or comparisons of it, that have no findings."""
     if result.reason is not None:
         yield "", f"failed: {result.failed}" if result.failed else f"skipped, because {result.skipped}"
     for task in result.details.get("tasks") or ():
         if task.get("skipped"):
             yield f", task {task.get('task')}", f"skipped, because {task['skipped']}"
+    for comparison in result.details.get("comparisons") or ():
+        if comparison.get("skipped"):
+            yield f", vectors of {comparison.get('vectors')}", f"skipped, because {comparison['skipped']}"
 
 
 def _asked(item: Any) -> str | None:

@@ -17,6 +17,14 @@ TITLES = {
     "flips": "Flips",
     "ece": "Calibration error (ECE)",
     "mcnemar_p": "McNemar p",
+    "cka_last_layer": "CKA, last layer",
+    "cka_mean_same_layer": "CKA, mean over layers",
+    "svcca_last_layer": "SVCCA, last layer",
+    "rsa_last_layer": "RSA, last layer",
+    "procrustes_last_layer": "Procrustes distance, last layer",
+    "anisotropy_last_layer": "Anisotropy, last layer",
+    "isotropy_last_layer": "IsoScore, last layer",
+    "intrinsic_dimension_last_layer": "Intrinsic dimension, last layer",
     "mse": "Mean squared error",
     "mae": "Mean absolute error",
     "size_bytes": "Size",
@@ -114,7 +122,7 @@ def figure(value: float | None, unit: str = "") -> str:
     """A figure of any unit."""
     if value is None:
         return NOTHING
-    if unit in ("fraction", "share", "probability", "correlation"):
+    if unit in ("fraction", "share", "probability", "correlation", "distance"):
         return fraction(value)
     if unit == "rows":
         return count(value)

@@ -162,6 +162,7 @@ def _probes(model: Model, text: str) -> dict[str, dict[str, Any]]:
     return {
         "linear": inside | {"details": {"tasks": [_task("length", layers), _task("bigram_shift", layers)]}},
         "attention": inside | {"details": {"n_rows": 100, "layers": [_attention(n) for n in layers]}},
+        "similarity": inside | _similarity([0, *(n + 1 for n in layers)]),
         "typos": {"details": _typos(model, text)},
         "fidelity": {"details": {"to_wrong": [1, 2], "to_right": [3],
                                  "layouts": [{"name": "batch 1, no padding", "flips": 1, "n": 100}]}},
@@ -186,6 +187,19 @@ def _attention(layer: int) -> dict[str, Any]:
         {"head": h, "entropy": 1 + 0.3 * h + 0.1 * layer, "distance": 4.0 + h, "separators": 0.1 * h} for h in range(4)
     ]
     return {"layer": layer, "heads": heads if layer else heads[::2]}
+
+
+def _similarity(layers: list[int]) -> dict[str, Any]:
+    """States that are the less alike the farther apart their layers."""
+    full = range(4)
+    cka = [[1 - 0.3 * abs(n - other) for other in full] for n in layers]
+    same = [[0.9 if n == other else None for other in full] for n in layers]
+    texts = {"vectors": "texts", "n": ROWS, "layers": layers, "teacher_layers": list(full), "skipped": None,
+             "cka": cka, "rsa": cka, "svcca": same, "procrustes": same}  # fmt: skip
+    tokens = texts | {"vectors": "tokens", "n": 8 * ROWS}
+    shapes = [{"layer": n, "anisotropy": 0.2, "isotropy": 0.1, "intrinsic_dimension": 12.5} for n in layers]
+    found = [metric("cka_last_layer", cka[-1][-1], 0.8, 1.0), metric("anisotropy_last_layer", 0.2)]
+    return {"metrics": found, "details": {"comparisons": [texts, tokens], "shapes": shapes}}
 
 
 def _typos(model: Model, text: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""How vectors lie in their space: anisotropy, isotropy and intrinsic dimension."""
