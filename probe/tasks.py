@@ -52,11 +52,11 @@ class Task:
         classes, counts = np.unique(self.train.labels, return_counts=True)
         return float((self.test.labels == classes[counts.argmax()]).mean())
 
-    def obstacle(self) -> str | None:
-        """Why no probe can be trained, or None."""
+    def obstacle(self, least_test: int = MIN_TEST) -> str | None:
+        """Why no probe can be trained and scored on `least_test` rows, or None."""
         n_train, n_test = len(self.train.labels), len(self.test.labels)
-        if n_train < MIN_TRAIN or n_test < MIN_TEST:
-            return f"not trainable: {n_train} train and {n_test} test rows fit, needs {MIN_TRAIN} and {MIN_TEST}"
+        if n_train < MIN_TRAIN or n_test < least_test:
+            return f"not trainable: {n_train} train and {n_test} test rows fit, needs {MIN_TRAIN} and {least_test}"
         if len(np.unique(self.train.labels)) < 2:
             return f"not trainable: all {n_train} train rows are of one class"
         return None

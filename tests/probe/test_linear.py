@@ -4,10 +4,14 @@ from zlib import crc32
 import numpy as np
 import pytest
 from fake_models import Classifier, Reader, context, split
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from assay.core.errors import AssayError, NotGiven
 from probe.probe import Findings
-from probe.probes.linear import LinearProbe, count_hits, standardise
+from probe.probes.linear import LinearProbe
+from probe.tasks import control_labels
 
 SUBJECTS = ["film", "story", "plot", "actor", "scene", "music"]
 
@@ -140,12 +144,13 @@ def test_logits_alone_are_not_enough_and_missing_layers_are_an_error() -> None:
         run(Reader(lambda text: [noise(text)], layers=(0, 1), heads=((0,), (0,))))
 
 
-def test_standardising_uses_the_training_rows_and_keeps_constant_dimensions_finite() -> None:
-    train, test = standardise(np.array([[0.0, 5], [2, 5]]), np.array([[4.0, 6]]))
-    assert train.tolist() == [[-1, 0], [1, 0]]
-    assert test.tolist() == [[3, 1]]
-
-
-def test_one_class_names_that_class() -> None:
-    features = np.zeros((4, 2))
-    assert count_hits(features, np.array([1, 1, 1, 1]), features, np.array([1, 0, 1, 1])) == 3
+def test_accuracies_are_those_of_scikit_learn_layer_by_layer() -> None:
+    """Also that of the control, whose labels are drawn by the first word."""
+    (task,) = run(tasks=["label"], poolings=["mean"]).details["tasks"]
+    states = [[np.array([planted(text)[layer] for text in part.texts]) for part in (TRAIN, TEST)] for layer in range(3)]
+    controls = [control_labels(part.texts, TRAIN.labels, 13) for part in (TRAIN, TEST)]
+    for found, (train, test) in zip(task["layers"], states, strict=True):
+        expected = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-8))
+        assert found["accuracy"] == expected.fit(train, TRAIN.labels).score(test, TEST.labels)
+        assert found["control"] == expected.fit(train, controls[0]).score(test, controls[1])
+        assert found["converged"] is True

@@ -1,0 +1,51 @@
+"""Every layer's pooled states of the texts of several tasks, each text read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from probe.pooling import Pooling, pooled_states
+
+if TYPE_CHECKING:
+    import torch
+
+    from assay.core.model.predict import WhiteBox
+    from probe.tasks import Examples
+
+
+class PooledLayer(NamedTuple):
+    """float32 `states` [texts, width]. `number` is 0 for the embedding output, else 1 + the layer's number in the
+    original model."""
+
+    number: int
+    pooling: Pooling
+    states: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """Pooled states of texts: for each pooling, one [texts, width] a layer, under the layer's number."""
+
+    numbers: tuple[int, ...]
+    places: dict[str, int]
+    pooled: dict[Pooling, list[np.ndarray]]
+
+    @classmethod
+    def read(cls, model: WhiteBox, parts: Sequence[Examples], poolings: Sequence[Pooling]) -> LayerStates:
+        """States of the texts of these examples."""
+        texts = sorted({text for part in parts for text in part.texts})
+        numbers = (0, *(layer + 1 for layer in model.layers))
+        return cls(numbers, {text: i for i, text in enumerate(texts)}, pooled_states(model, texts, poolings))
+
+    def of(self, examples: Examples) -> Iterator[PooledLayer]:
+        """States of these texts, pooling by pooling and layer by layer."""
+        import torch
+
+        rows = [self.places[text] for text in examples.texts]
+        for pooling, layers in self.pooled.items():
+            for number, layer in zip(self.numbers, layers, strict=True):
+                yield PooledLayer(number, pooling, torch.from_numpy(layer[rows]))
