@@ -60,7 +60,8 @@ def cut(data: dict[str, Any], keep: Collection[int]) -> dict[str, Any]:
     added = [{**token, "id": new[token["id"]]} for token in data.get("added_tokens") or []]
     out = {**data, "model": _cut_model(data["model"], kept), "added_tokens": added}
     if data.get("padding"):
-        out["padding"] = {**data["padding"], "pad_id": new[data["padding"]["pad_id"]]}
+        old = data["padding"]["pad_id"]  # whoever pads sets it; until then it may be the id of no token
+        out["padding"] = {**data["padding"], "pad_id": new.get(old, old)}
     return out | {"post_processor": with_ids(data.get("post_processor"), new.__getitem__)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from tiny_jobs import carry_out, context, job_data, planted_rows, step_of, with_labels
+from tiny_jobs import accuracy, carry_out, context, job_data, planted_rows, step_of, with_labels
 from tiny_models import write_tiny
 
 from assay.core.artifact import WEIGHTS, Artifact, open_source
@@ -93,8 +93,9 @@ def test_a_teacher_with_another_vocabulary_teaches_by_its_answers_only(
 ) -> None:
     """A byte-level teacher and a WordPiece student read the same text through their own tokenizers."""
     data, student = job_data(TRAIN, TEST), tiny_artifact("bert", layers=1, seed=5)
-    teacher = carry_out(tmp_path, tiny_artifact("roberta", layers=1), [("finetune", QUICK)], data)
+    teacher = carry_out(tmp_path, tiny_artifact("roberta", layers=1), [("finetune", QUICK | {"epochs": 16.0})], data)
     if accepted:
+        assert accuracy(teacher, TEST) >= 0.95
         assert label_loyalty(answers(distil(tmp_path, student, teacher, alpha=1.0)), answers(teacher)) >= 0.95
     else:
         with pytest.raises(InputError, match=r"distil\.hidden: student and teacher have different vocabularies"):

@@ -135,7 +135,7 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
             case "keep_vocab":
                 return KeepVocab(from_ranges(data["tokens"]), data["of"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"edit {data!r} cannot be read: {error!r}") from None
+        raise InputError(f"edit {str(data)[:200]} cannot be read: {error!r}") from None
     raise InputError(f"edit {data['edit']!r} is not one of keep_heads, keep_layers, keep_neurons, keep_vocab")
 
 
