@@ -1,19 +1,27 @@
 # make demo   set up .venv and run the main job on a real model and real reviews
-# make test   set up .venv and run lint, types, import directions and the default tests
+# make test   set up .venv and run the default tests
+# make test-next   the same tests on transformers 5, without optimum, in .venv-next
+# make lint   ruff, types, import directions
 # make test-slow   the tests that take minutes on real weights
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+NEXT := .venv-next
+NEXT_PIP := $(NEXT)/bin/pip --disable-pip-version-check install --quiet --constraint constraints-next.txt
+PYTEST_ARGS := --numprocesses 2 --dist loadfile
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-next test-slow lint clean
 
 demo: $(VENV)/.demo
 	$(BIN)/assay run configs/quickstart.yaml
 
 test: $(VENV)/.dev
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_ARGS)
+
+test-next: $(NEXT)/.dev
+	OMP_NUM_THREADS=1 $(NEXT)/bin/pytest $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
@@ -25,7 +33,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(NEXT) runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # torch goes first and alone: left to resolve it, other packages pull a build of several gigabytes.
 $(VENV)/.torch: constraints.txt
@@ -34,9 +42,18 @@ $(VENV)/.torch: constraints.txt
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) --editable '.[demo]'
+	$(PIP) --editable '.[demo,optimum]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,optimum]'
 	touch $@ $(VENV)/.demo
+
+$(NEXT)/.torch: constraints-next.txt
+	$(PYTHON) -m venv $(NEXT)
+	$(NEXT_PIP) torch==2.13.0
+	touch $@
+
+$(NEXT)/.dev: $(NEXT)/.torch pyproject.toml
+	$(NEXT_PIP) --editable '.[dev]'
+	touch $@

@@ -24,6 +24,7 @@ from tiny_models import write_tiny
 from assay.core.artifact import GRAPH, WEIGHTS, Artifact, open_source
 from assay.core.errors import NotGiven
 from assay.core.manifest import Manifest, hash_file, hash_folder, is_done
+from assay.core.model.edits import layout_of
 from assay.core.model.predict import open_predictor
 from assay.core.plugins import PROBES, STEPS, Shelf
 from assay.run.execute import Workshop
@@ -35,6 +36,7 @@ from probe.probe import ProbeContext
 TESTS = Path(__file__).parent
 BRIEF = {"epochs": 0.5, "batch_size": 8}
 MINIMAL: dict[str, dict[str, Any]] = {
+    "cut_vocab": {},
     "distil": BRIEF,
     "export_onnx": {},
     "finetune": BRIEF,
@@ -157,6 +159,20 @@ def test_the_result_loads_and_predicts(name: str, finished: Callable[[str], Arti
     assert logits.shape == (13, 2)
     assert np.isfinite(logits).all()
     assert artifact.labels == ("neg", "pos")
+
+
+@every_step
+def test_a_step_foretells_the_layout_of_its_result(name: str, shop: Path, finished: Callable[[str], Artifact]) -> None:
+    """Layers exactly; of heads and neurons at least those that are left. None is the answer where it cannot."""
+    step, result = made(STEPS, name), finished(name)
+    before = layout_of(lineage(shop, step)[-1].config)
+    told, left = step.check(before, before), layout_of(result.config, result.edits)
+    if told is None:
+        return
+    assert [layer.index for layer in told.layers] == [layer.index for layer in left.layers]
+    for promised, kept in zip(told.layers, left.layers, strict=True):
+        assert set(kept.heads) <= set(promised.heads)
+        assert set(kept.neurons) <= set(promised.neurons)
 
 
 @every_step

@@ -96,10 +96,10 @@ def tiny_config(
 
 
 def tiny_tokenizer(family: str = "bert") -> PreTrainedTokenizerFast:
-    """Uncased WordPiece for the BERT kind (mpnet with its own special tokens), byte-level BPE for the RoBERTa kind."""
+    """Uncased WordPiece for the BERT kind (mpnet with its own special tokens), byte-level BPE for RoBERTa, Unigram for
+    XLM-R."""
     tokens = BERT_TOKENS if family in ("bert", "distilbert", "electra") else ROBERTA_TOKENS
-    byte_level = family in ("roberta", "xlm-roberta")
-    core = _byte_level_bpe(tokens) if byte_level else _word_piece(tokens)
+    core = {"roberta": _byte_level_bpe, "xlm-roberta": _unigram}.get(family, _word_piece)(tokens)
     cls, sep = ((tokens[name], core.token_to_id(tokens[name])) for name in ("cls", "sep"))
     core.post_processor = processors.TemplateProcessing(
         single=f"{cls[0]} $A {sep[0]}",
@@ -136,4 +136,19 @@ def _byte_level_bpe(tokens: dict[str, str]) -> Tokenizer:
         vocab_size=450, special_tokens=list(tokens.values()), initial_alphabet=alphabet, show_progress=False
     )
     core.train_from_iterator([WORDS], trainer)
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return core
+
+
+def _unigram(tokens: dict[str, str]) -> Tokenizer:
+    """Words cost less than their characters; pieces of words lie between."""
+    words = [f"\u2581{word}" for word in WORDS.split()]
+    characters = ["\u2581", *(chr(code) for code in range(33, 127))]
+    pieces = dict.fromkeys(tokens.values(), 0.0)
+    for score, kind in ((-6.0, words), (-7.0, ["ing", "ly", "er", "ed", "\u2581un"]), (-9.0, characters)):
+        pieces |= {piece: score - 0.01 * place for place, piece in enumerate(kind)}
+    core = Tokenizer(models.Unigram(list(pieces.items()), unk_id=list(pieces).index(tokens["unk"])))
+    core.normalizer = normalizers.NFKC()
+    core.pre_tokenizer = pre_tokenizers.Metaspace()
+    core.decoder = decoders.Metaspace()
     return core

@@ -18,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 import assay
 from assay.core.cpu import EXACT_INT8, bf16_note, cpu_flags, cpu_name, int8_note
+from assay.core.model.generations import generation, version_of, why_no_optimum
 
 __all__ = ["Finding", "describe_machine", "doctor", "int8_note", "package_versions"]
 
@@ -29,6 +30,7 @@ PACKAGES = (
     "optimum-onnx",
     "onnx",
     "onnxruntime",
+    "onnxscript",
     "tokenizers",
     "safetensors",
     "accelerate",
@@ -69,7 +71,7 @@ def describe_machine() -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Installed versions of the packages that results depend on; those that are not installed are left out."""
-    versions = {name: _version(name) for name in PACKAGES}
+    versions = {name: version_of(name) for name in PACKAGES}
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -79,6 +81,7 @@ def doctor() -> list[Finding]:
     return [
         _python(),
         *_requirements(),
+        *_generation(),
         _torch_build(),
         *(_owner(name, owners.get(name, [])) for name in IMPORT_NAMES),
         _threads(),
@@ -88,13 +91,6 @@ def doctor() -> list[Finding]:
         _disk(Path.cwd()),
         _browser(),
     ]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _python() -> Finding:
@@ -121,7 +117,7 @@ def _applies(requirement: Requirement) -> bool:
 
 
 def _unmet(requirement: Requirement) -> Finding | None:
-    version = _version(requirement.name)
+    version = version_of(requirement.name)
     if version is None:
         return Finding(requirement.name, "fail", f"not installed; pip install '{requirement}'")
     if not requirement.specifier.contains(version, prereleases=True):
@@ -130,14 +126,37 @@ def _unmet(requirement: Requirement) -> Finding | None:
     return None
 
 
+def _generation() -> list[Finding]:
+    """Which of the two sets is in use; none where transformers is not there at all."""
+    installed = version_of("transformers")
+    if installed is None:
+        return []
+    other = "5" if generation() < 5 else "4.57"
+    text = f"{installed}; folders that transformers {other} wrote open with the same token ids, or say what to install"
+    return [Finding("transformers", "ok", text), _exporter()]
+
+
+def _exporter() -> Finding:
+    """Who writes the graphs of `export_onnx` here, and why it is not optimum."""
+    absent = why_no_optimum()
+    if absent is None:
+        used = f"optimum {version_of('optimum')} with optimum-onnx {version_of('optimum-onnx')}"
+        return Finding("exporter", "ok", f"{used}; or torch {version_of('torch')}, where export_onnx.exporter is torch")
+    used = f"torch {version_of('torch')}; {absent}"
+    if version_of("optimum-onnx") is None:
+        return Finding("exporter", "ok", f"{used}; pip install 'assay[optimum]' adds it, with transformers below 4.58")
+    advice = "pip install 'transformers>=4.57.6,<4.58', or pip uninstall optimum-onnx"
+    return Finding("exporter", "warn", f"{used}; {advice}")
+
+
 def _torch_build() -> Finding:
     """On Linux, PyPI's torch brings CUDA along, as packages named nvidia-cuda-*, nvidia-cudnn-* and so on."""
     names = {(found.metadata["Name"] or "").lower() for found in importlib.metadata.distributions()}
     extra = sorted(name for name in names if name.startswith("nvidia-cu"))
     if not extra:
-        return Finding("torch build", "ok", f"{_version('torch')}, CPU only")
+        return Finding("torch build", "ok", f"{version_of('torch')}, CPU only")
     advice = "for a CPU machine, pip install torch --index-url https://download.pytorch.org/whl/cpu saves gigabytes"
-    return Finding("torch build", "warn", f"{_version('torch')} with CUDA ({len(extra)} nvidia packages); {advice}")
+    return Finding("torch build", "warn", f"{version_of('torch')} with CUDA ({len(extra)} nvidia packages); {advice}")
 
 
 def _owner(name: str, distributions: Sequence[str]) -> Finding:

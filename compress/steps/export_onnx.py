@@ -1,37 +1,60 @@
-"""Write the model as an ONNX graph with dynamic batch and length, through optimum, from the edited module in memory.
+"""Write the model as an ONNX graph with dynamic batch and length, from the edited module in memory.
 
-The result opens in onnxruntime and in optimum's `ORTModelForSequenceClassification`. Does not change precision: add
-`quantize` after.
+Through optimum where it is installed, through torch's own exporters otherwise. Inputs, axes and output have the same
+names either way, and the result opens in onnxruntime and in optimum's `ORTModelForSequenceClassification`. Does not
+change precision: add `quantize` after.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from assay.core.artifact import GRAPH, Artifact, Format
+from assay.core.errors import SettingError
+from assay.core.model.generations import why_no_optimum
 from compress.step import Context, Step
+
+if TYPE_CHECKING:
+    from assay.core.model.layout import Layout
 
 
 class ExportOnnx(Step):
-    """`opset` defaults to the exporter's choice for the family. `tolerance` bounds the largest difference of a logit
-    between graph and torch."""
+    """`exporter` "auto" is optimum where it can be used, "torch" otherwise. `opset` defaults to the exporter's choice.
+    `tolerance` bounds the largest difference of a logit between graph and torch."""
 
     gives: ClassVar[Format] = "onnx"
 
+    exporter: Literal["auto", "optimum", "torch"] = "auto"
     opset: int | None = Field(default=None, ge=14, le=20)
     tolerance: float = Field(default=1e-4, gt=0)
 
+    def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
+        """The same layout; optimum must be usable here where it is asked for."""
+        absent = why_no_optimum() if self.exporter == "optimum" else None
+        if absent:
+            raise SettingError("export_onnx.exporter", f"optimum: {absent}, or use auto or torch")
+        return layout
+
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
-        """Facts: parity, and how many nodes of each operator the graph has."""
-        from assay.core.model.graph import as_onnx, export, operators
+        """Facts: who wrote the graph and why, parity, nodes of each operator, and fused ones as onnxruntime runs it."""
+        from assay.core.model.export import export
+        from assay.core.model.graph import as_onnx, fused_operators, operators
         from assay.core.model.parity import compare_logits, require
         from assay.core.model.predict import OnnxPredictor, TorchPredictor
 
         reference = TorchPredictor(source, ctx.data.max_length)
-        export(reference.module, reference.encoder.tokenizer, out, self.opset)
+        tokenizer = reference.encoder.tokenizer
+        exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task)
         graph = OnnxPredictor(as_onnx(source, out), ctx.data.max_length)
         parity = compare_logits(reference, graph, ctx.data.validation.texts)
-        return {"edits": source.edits, "parity": require(parity, self.tolerance, source), "ops": operators(out / GRAPH)}
+        return {
+            "edits": source.edits,
+            "exporter": exported.exporter,
+            "exporter_reason": exported.reason,
+            "parity": require(parity, self.tolerance, source),
+            "ops": operators(out / GRAPH),
+            "fused_ops": fused_operators(out / GRAPH),
+        }

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from exporters import EXPORTERS
 from tiny_jobs import carry_out, planted_rows
 from tiny_models import tiny_tokenizer, write_tiny
 
@@ -18,6 +19,7 @@ from assay.core.artifact import GRAPH, Artifact, open_source
 from assay.core.errors import LimitError
 from assay.core.manifest import Manifest
 from assay.core.model.anatomy import FAMILIES
+from assay.core.model.generations import why_no_optimum
 from assay.core.model.load import load_module, load_session
 from assay.core.model.predict import open_predictor, run_graph
 from assay.core.stats import to_probabilities
@@ -76,6 +78,8 @@ def test_uneven_heads_answer_the_same_from_both_folders(
     parity = Manifest.read(graph.path).facts["parity"]
     assert parity["max_abs"] <= parity["tolerance"] == 1e-4
     assert (parity["flips"], parity["rows"]) == (0, 12)
+    assert Manifest.read(graph.path).facts["exporter"] == ("torch (TorchScript)" if why_no_optimum() else "optimum")
+    assert Manifest.read(graph.path).facts["exporter_reason"] == why_no_optimum()
     assert graph.edits == torch_model.edits
 
 
@@ -97,11 +101,14 @@ def test_segment_ids_that_the_graph_does_not_know_are_dropped(
     assert (run_graph(found.session, with_segments) == run_graph(found.session, inputs)).all()
 
 
-def test_the_folder_opens_in_optimum(uneven: Callable[[str], tuple[Artifact, Artifact]]) -> None:
+@pytest.mark.skipif(why_no_optimum() is not None, reason=str(why_no_optimum()))
+@pytest.mark.parametrize("exporter", ["optimum", "torch"])
+def test_the_folder_opens_in_optimum(exporter: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     from optimum.onnxruntime import ORTModelForSequenceClassification
     from transformers import AutoTokenizer
 
-    _, graph = uneven("bert")
+    steps = [("prune_heads", {"remove": {0: [0]}}), ("export_onnx", {"exporter": exporter})]
+    graph = carry_out(tmp_path, tiny_artifact(layers=2), steps)
     model = ORTModelForSequenceClassification.from_pretrained(graph.path)
     inputs = AutoTokenizer.from_pretrained(graph.path)(TEXTS, padding=True, return_tensors="pt")
     assert model(**inputs).logits.numpy() == pytest.approx(open_predictor(graph, 32).logits(TEXTS), abs=1e-4)
@@ -122,8 +129,9 @@ def test_a_difference_beyond_the_tolerance_fails_the_step(tiny_artifact: MakeArt
         carry_out(tmp_path, tiny_artifact(layers=1), [("export_onnx", {"tolerance": 1e-12})])
 
 
-def test_the_opset_can_be_chosen(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
-    graph = carry_out(tmp_path, tiny_artifact(layers=1), [("export_onnx", {"opset": 17})])
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_the_opset_can_be_chosen(exporter: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    graph = carry_out(tmp_path, tiny_artifact(layers=1), [("export_onnx", {"opset": 17, "exporter": exporter})])
     assert onnx.load(graph.path / GRAPH).opset_import[0].version == 17
 
 

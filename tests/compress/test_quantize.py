@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from exporters import EXPORTERS
 from onnx import numpy_helper
 from tiny_jobs import carry_out, finish, job_data, planted_rows, step_of
 from tiny_models import write_tiny
@@ -78,6 +80,14 @@ def test_parity_is_that_with_the_torch_weights(per_channel: bool, source: Artifa
         12,
         [[1, None], [5, 20], [2, 32]],
     )  # the job's texts are cut to 32 tokens
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_graph_of_either_exporter_runs_on_integers(exporter: str, source: Artifact, tmp_path: Path) -> None:
+    int8 = carry_out(tmp_path, source, [("export_onnx", {"exporter": exporter}), ("quantize", {})])
+    facts = Manifest.read(int8.path).facts
+    assert facts["integer_ops"] == integer_operators(int8.path / GRAPH) >= 2 * 6
+    assert facts["parity"]["max_abs"] < 0.5
 
 
 def scales(artifact: Artifact) -> list[int]:

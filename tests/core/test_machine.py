@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from assay.core import machine
 from assay.core.cpu import bf16_note, flags_in, int8_note
 from assay.core.machine import Finding, describe_machine, doctor, package_versions
+from assay.core.model import generations
 
 LINUX_VNNI = "model name\t: Some CPU\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_int8 amx_bf16\nbugs\t\t: none\n"
 LINUX_OLD = "model name\t: Some CPU\nflags\t\t: fpu sse4_2 avx2\n"
@@ -110,6 +111,35 @@ def test_doctor_fails_packages_outside_their_range(
     assert finding.state == "fail"
     assert says in finding.text
     assert all(other.name != "never-asked" for other in doctor())
+
+
+@pytest.mark.parametrize(
+    ("versions", "state", "says"),
+    [
+        (
+            {"optimum": "2.1.0", "optimum-onnx": "0.1.0", "transformers": "4.57.6"},
+            "ok",
+            "optimum 2.1.0 with optimum-onnx",
+        ),
+        ({"transformers": "5.24.0"}, "ok", "torch 2.13.0; optimum and optimum-onnx not installed; pip install 'assay"),
+        (
+            {"optimum": "2.1.0", "optimum-onnx": "0.1.0", "transformers": "5.24.0"},
+            "warn",
+            "optimum-onnx 0.1.0 needs transformers<4.58, 5.24.0 is installed; pip install 'transformers>=4.57.6,<4.58'",
+        ),
+    ],
+    ids=["4.57", "5", "conflict"],
+)
+def test_doctor_says_which_set_is_in_use_and_what_does_not_go_together(
+    versions: dict[str, str], state: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = versions | {"torch": "2.13.0"}
+    for module in (machine, generations):
+        monkeypatch.setattr(module, "version_of", installed.get)
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: ["transformers<4.58"] if "onnx" in name else [])
+    found = _finding("exporter")
+    assert (found.state, says in found.text) == (state, True), found
+    assert _finding("transformers").text.startswith(versions["transformers"])
 
 
 def test_doctor_names_another_owner_of_an_import_name(monkeypatch: pytest.MonkeyPatch) -> None:

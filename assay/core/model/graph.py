@@ -1,34 +1,24 @@
-"""ONNX graphs: writing them, and counting what is in them."""
+"""ONNX graphs: counting what is in them. `export.py` writes them."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import onnx
 
 from assay.core.artifact import Artifact
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 # Operators that multiply 8-bit integers.
 INTEGER_OPS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearMatMul")
-
-
-def export(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path, opset: int | None = None) -> None:
-    """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode."""
-    from optimum.exporters.onnx import onnx_export_from_model
-
-    module.eval()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        onnx_export_from_model(module, out, task="text-classification", opset=opset, do_validation=False, device="cpu")
-    tokenizer.save_pretrained(out)
+# Operators that do the work of several, written by an exporter or made by onnxruntime's optimiser.
+FUSED_OPS = (
+    "Attention", "MultiHeadAttention", "QAttention", "EmbedLayerNormalization", "LayerNormalization",
+    "SkipLayerNormalization", "Gelu", "BiasGelu", "FastGelu", "QuickGelu", "BiasSoftmax", "FusedMatMul", "FusedGemm",
+    "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+)  # fmt: skip
 
 
 def as_onnx(source: Artifact, folder: Path) -> Artifact:
@@ -44,6 +34,16 @@ def operators(graph: Path) -> dict[str, int]:
 
 def integer_operators(graph: Path) -> int:
     """Nodes that multiply integers in the graph as onnxruntime runs it, after its own optimisation."""
+    return sum(_counted(graph, INTEGER_OPS).values())
+
+
+def fused_operators(graph: Path) -> dict[str, int]:
+    """Fused operator -> number of nodes in the graph as onnxruntime runs it, after its own optimisation."""
+    return _counted(graph, FUSED_OPS)
+
+
+def _counted(graph: Path, names: tuple[str, ...]) -> dict[str, int]:
+    """How often each of `names` occurs in the optimised graph, those that do not left out."""
     import onnxruntime as ort
 
     with TemporaryDirectory() as folder:
@@ -52,4 +52,4 @@ def integer_operators(graph: Path) -> int:
         options.log_severity_level = 3
         ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         counts = operators(Path(options.optimized_model_filepath))
-    return sum(counts.get(name, 0) for name in INTEGER_OPS)
+    return {name: counts[name] for name in names if name in counts}

@@ -7,8 +7,6 @@ head of a pretrained source. Everything is read from the folder; nothing is down
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +15,25 @@ from safetensors.torch import load_model
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging as transformers_logging
 
 from assay.core.artifact import PROBLEM_TYPES, WEIGHTS, Artifact
 from assay.core.errors import InputError, NotGiven
 from assay.core.model.anatomy import family_of
 from assay.core.model.corrupt import check_content, check_weights, first_line, truncated
-from assay.core.model.edits import apply_edits, edits_from_json, original_depth
+from assay.core.model.edits import apply_edits, edits_from_json, restore_config
+from assay.core.model.generations import (
+    dropped_settings,
+    mismatched_names,
+    open_tokenizer,
+    quiet_transformers,
+    save_tokenizer,
+    version_of,
+    written_by_other,
+)
 from assay.core.model.head import REGRESSION_NAMES, fit_head, head_names, set_names
 
 if TYPE_CHECKING:
@@ -52,6 +57,7 @@ def load_module(artifact: Artifact, attn_implementation: str = "eager") -> PreTr
     if missing:
         raise InputError(
             f"{path}: the config asks for tensors that are missing or of another shape: {', '.join(missing)}"
+            f"{written_by_other(artifact.config)}"
         )
     return module.eval()
 
@@ -73,7 +79,7 @@ def load_source(
     try:
         fit_head(module, family_of(artifact.family), wanted, names == artifact.labels, missing, seed)
     except InputError as error:
-        raise InputError(f"{artifact.path / WEIGHTS}: {error}") from None
+        raise InputError(f"{artifact.path / WEIGHTS}: {error}{written_by_other(artifact.config)}") from None
     return module.eval()
 
 
@@ -81,8 +87,9 @@ def save_module(module: PreTrainedModel, out: Path, tokenizer: PreTrainedTokeniz
     """Write weights (one file, tied tensors once), config and tokenizer, whose pad token fills a gap in the config."""
     if module.config.pad_token_id is None:
         module.config.pad_token_id = tokenizer.pad_token_id
-    module.save_pretrained(out, max_shard_size="1TB")
-    tokenizer.save_pretrained(out)
+    with quiet_transformers():
+        module.save_pretrained(out, max_shard_size="1TB")
+    save_tokenizer(tokenizer, out)
 
 
 def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
@@ -90,9 +97,10 @@ def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
 
     Where it has no pad token, the end token pads. InputError where the folder holds no usable tokenizer."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(artifact.path, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{artifact.path}: no usable tokenizer ({first_line(error)})") from None
+        tokenizer = open_tokenizer(artifact.path)
+    except Exception as error:  # tokenizers raises nothing narrower for a file it cannot read
+        cause = f"{first_line(error)}{written_by_other(artifact.config)}"
+        raise InputError(f"{artifact.path}: no usable tokenizer ({cause})") from None
     positions = artifact.config["max_position_embeddings"] - family_of(artifact.family).first_position
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
     if tokenizer.pad_token is None:
@@ -145,8 +153,7 @@ def _rebuild(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
     edits = edits_from_json(artifact.edits)
     family = family_of(artifact.family)
     config = _config(artifact)
-    depth = getattr(config, family.depth_key)
-    setattr(config, family.depth_key, original_depth(edits) or depth)
+    restore_config(config, edits, family)
     with torch.random.fork_rng(devices=[]):
         kernel = _kernel(artifact, attn_implementation)
         module = AutoModelForSequenceClassification.from_config(config, attn_implementation=kernel)
@@ -165,7 +172,7 @@ def _from_pretrained(
     """The module, and the names of parameters that the file lacks or holds in another shape.
 
     InputError where the file holds layers that the config does not have."""
-    with torch.random.fork_rng(devices=[]), _quiet():
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
         module, info = AutoModelForSequenceClassification.from_pretrained(
             artifact.path,
             config=config,
@@ -181,26 +188,17 @@ def _from_pretrained(
     surplus = sorted(name for name in info["unexpected_keys"] if f"{layers}." in f".{name}")
     if surplus:
         raise InputError(f"{artifact.path / WEIGHTS}: holds tensors the config has no place for: {', '.join(surplus)}")
-    misshapen = {
-        item if isinstance(item, str) else item[0] for item in info["mismatched_keys"]
-    }  # 4.57 | 5: with shapes
-    return module, sorted(misshapen.union(info["missing_keys"]))
+    return module, sorted(mismatched_names(info["mismatched_keys"]).union(info["missing_keys"]))
 
 
 def _config(artifact: Artifact) -> PretrainedConfig:
+    """The folder's config; InputError where the installed transformers would build another model from it."""
+    if dropped := dropped_settings(artifact.config):
+        path, installed = artifact.path / "config.json", version_of("transformers")
+        said = f"transformers {installed} ignores {', '.join(dropped)}{written_by_other(artifact.config)}"
+        raise InputError(f"{path}: {said}")
     return AutoConfig.from_pretrained(artifact.path, local_files_only=True)
 
 
 def _kernel(artifact: Artifact, wanted: str) -> str:
     return wanted if wanted in family_of(artifact.family).kernels else "eager"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the loader's own warnings about new weights: ours name them or refuse them."""
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)

@@ -12,7 +12,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, open_source
-from assay.core.model.graph import as_onnx, export, integer_operators, operators
+from assay.core.model.export import export
+from assay.core.model.graph import as_onnx, fused_operators, integer_operators, operators
 from assay.core.model.load import load_module, load_tokenizer
 
 
@@ -41,6 +42,25 @@ def test_integer_products_are_counted_as_the_runtime_runs_them(two_products: Pat
     quantize_dynamic(two_products, two_products.with_name("int8.onnx"), weight_type=QuantType.QInt8)
     assert integer_operators(two_products.with_name("int8.onnx")) == 2
     assert sorted(path.name for path in two_products.parent.iterdir()) == ["int8.onnx", "model.onnx"]
+
+
+def test_fused_operators_are_counted_as_the_runtime_makes_them(tmp_path: Path) -> None:
+    """erf(x / sqrt 2) + 1, times x / 2, is one Gelu to the runtime; it is five nodes in the file."""
+    constants = [
+        numpy_helper.from_array(np.float32(value), name) for name, value in [("r", 2**0.5), ("1", 1), ("h", 0.5)]
+    ]
+    nodes = [
+        helper.make_node("Div", ["x", "r"], ["a"]),
+        helper.make_node("Erf", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "1"], ["c"]),
+        helper.make_node("Mul", ["x", "c"], ["d"]),
+        helper.make_node("Mul", ["d", "h"], ["logits"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in ("x", "logits")]
+    graph = helper.make_graph(nodes, "gelu", ends[:1], ends[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), tmp_path / "g.onnx")
+    assert operators(tmp_path / "g.onnx") == {"Mul": 2, "Div": 1, "Erf": 1, "Add": 1}
+    assert fused_operators(tmp_path / "g.onnx") == {"Gelu": 1}
 
 
 def test_export_leaves_the_module_as_it_was_and_in_evaluation_mode(tmp_path: Path) -> None:

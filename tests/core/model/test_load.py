@@ -17,6 +17,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 from safetensors.torch import load_file, load_model, save_file
+from tiny_jobs import carry_out
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from assay.core.artifact import WEIGHTS, Artifact, open_finished, open_source
@@ -87,11 +88,14 @@ def test_a_loaded_model_is_edited_by_original_numbers(tiny_artifact: MakeArtifac
     torch.testing.assert_close(logits(reloaded, source), logits(live, source), atol=1e-6, rtol=0)
 
 
-def test_uneven_heads_load_in_a_fresh_process(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+def test_uneven_heads_and_a_cut_vocabulary_load_in_a_fresh_process(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     source = tiny_artifact("bert")
     model = load_module(source)
     apply_edits(model, [UNEVEN], FAMILIES["bert"])
-    saved = save(model, source, [UNEVEN], tmp_path / "saved")
+    pruned = save(model, source, [UNEVEN], tmp_path / "pruned")
+    (tmp_path / "texts").write_text("\n".join(TEXTS))
+    saved = carry_out(tmp_path, pruned, [("cut_vocab", {"files": [str(tmp_path / "texts")]})])
+    assert len(load_tokenizer(saved)) < len(load_tokenizer(source))
     code = (
         "import sys, json, pathlib; from assay.core.artifact import open_finished\n"
         "from assay.core.model.load import *\n"

@@ -13,7 +13,8 @@ from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, Task, open_source
 from assay.core.errors import LimitError
-from assay.core.model.graph import as_onnx, export
+from assay.core.model.export import export
+from assay.core.model.graph import as_onnx
 from assay.core.model.parity import ROWS, SHAPES, compare_logits, require
 from assay.core.model.predict import OnnxPredictor, TorchPredictor
 

@@ -17,7 +17,8 @@ from assay.core.artifact import Artifact, open_source
 from assay.core.errors import AssayError, NotGiven
 from assay.core.model.anatomy import FAMILIES
 from assay.core.model.edits import KeepHeads, KeepLayers, apply_edits
-from assay.core.model.graph import as_onnx, export
+from assay.core.model.export import export
+from assay.core.model.graph import as_onnx
 from assay.core.model.load import load_module, load_tokenizer, save_module
 from assay.core.model.predict import (
     Encoder,

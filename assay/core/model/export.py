@@ -1,0 +1,136 @@
+"""Writing an ONNX graph from a module in memory: through optimum where it is installed, through torch otherwise.
+
+Torch has two exporters. The TorchScript one goes first: it is fast, and onnxruntime fuses most in what it writes. Where
+it fails, the dynamo one is tried and the reason recorded; its graphs take much longer to make, and less of them is
+fused. None of them checks the graph: the parity gate does (`parity.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+from assay.core.artifact import GRAPH, Task
+from assay.core.errors import AssayError, InputError
+from assay.core.model.corrupt import first_line
+from assay.core.model.generations import save_tokenizer, why_no_optimum
+from assay.core.model.inputs import DUMMY_SHAPE, GraphSpec, graph_spec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Exporter = Literal["auto", "optimum", "torch"]
+OPSET = 18  # optimum's choice for these families
+
+
+@dataclass(frozen=True)
+class Exported:
+    """`exporter` wrote the graph; `reason` says why it was not the exporter that goes first, None where it was."""
+
+    exporter: Literal["optimum", "torch (TorchScript)", "torch (dynamo)"]
+    reason: str | None
+
+
+def export(
+    module: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    out: Path,
+    opset: int | None = None,
+    exporter: Exporter = "auto",
+    task: Task = "text-classification",
+) -> Exported:
+    """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode.
+
+    InputError where optimum is asked for and cannot be used here, AssayError where no exporter of torch can do it."""
+    absent = why_no_optimum()
+    if exporter == "optimum" and absent:
+        raise InputError(f"exporter optimum: {absent}")
+    out.mkdir(parents=True, exist_ok=True)
+    module.eval()
+    with _quiet():
+        if exporter == "torch" or absent:
+            spec = graph_spec(module.config.model_type, task)
+            result = _by_torch(module, spec, out, opset, absent if exporter == "auto" else None)
+        else:
+            result = _by_optimum(module, out, opset)
+    save_tokenizer(tokenizer, out)
+    return result
+
+
+def _by_optimum(module: PreTrainedModel, out: Path, opset: int | None) -> Exported:
+    from optimum.exporters.onnx import onnx_export_from_model
+
+    onnx_export_from_model(module, out, task="text-classification", opset=opset, do_validation=False, device="cpu")
+    return Exported("optimum", None)
+
+
+def _by_torch(module: PreTrainedModel, spec: GraphSpec, out: Path, opset: int | None, reason: str | None) -> Exported:
+    """The TorchScript exporter, the dynamo one where that fails."""
+    module.config.save_pretrained(out)
+    try:
+        torchscript(module, spec, out / GRAPH, opset)
+        return Exported("torch (TorchScript)", reason)
+    except Exception as error:  # a traced model may raise anything; the reason goes into the record
+        failure = f"the TorchScript exporter failed with {type(error).__name__}: {first_line(error)}"
+    try:
+        dynamo(module, spec, out / GRAPH, opset)
+    except Exception as error:
+        told = f"{failure}; the dynamo exporter with {type(error).__name__}: {first_line(error)}"
+        raise AssayError(f"no graph: {told}") from error
+    return Exported("torch (dynamo)", "; ".join(filter(None, (reason, failure))))
+
+
+def torchscript(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None = None) -> None:
+    """Trace the module on dummy rows and write the graph."""
+    _write(module, spec, path, opset or OPSET, dynamo=False, dynamic_axes={**spec.inputs, **spec.outputs})
+
+
+def dynamo(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None = None) -> None:
+    """Capture the module with torch.export and write the graph; the opset is torch's choice unless given."""
+    shapes = (tuple(spec.inputs.values()),)
+    _write(module, spec, path, opset, dynamo=True, dynamic_shapes=shapes, external_data=False, verbose=False)
+
+
+def _write(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None, **how: Any) -> None:
+    rows = tuple(torch.ones(DUMMY_SHAPE, dtype=torch.int64) for _ in spec.inputs)
+    how |= {"input_names": list(spec.inputs), "output_names": list(spec.outputs), "opset_version": opset}
+    with _in_order(module, tuple(spec.inputs)):
+        torch.onnx.export(module, rows, str(path), **how)
+
+
+@contextmanager
+def _in_order(module: nn.Module, names: tuple[str, ...]) -> Iterator[None]:
+    """The module takes its inputs in the order of `names` and gives its logits alone, as exporters want it. A module
+    around it would do the same, but put its own name before that of every weight in the graph."""
+    forward = module.forward
+
+    def ordered(*inputs: torch.Tensor) -> torch.Tensor:
+        return forward(**dict(zip(names, inputs, strict=True))).logits
+
+    module.forward = ordered
+    try:
+        yield
+    finally:
+        del module.forward
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporters' notes on tracing, on their own age and on packages they could use."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,46 @@
+"""What the graph of each family and task takes and gives: names, order and dynamic axes, as data.
+
+The same names, order and axes as optimum's exporter uses, so that a graph serves the same callers whoever wrote it. To
+add a family, add a line to `INPUTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.core.artifact import Task
+
+DUMMY_SHAPE = (2, 16)  # [batch, tokens] of the rows that an exporter runs the model on
+Axes = dict[int, str]
+
+_TOKENS: Axes = {0: "batch_size", 1: "sequence_length"}
+_ROWS: Axes = {0: "batch_size"}
+_TEXT = ("input_ids", "attention_mask")
+_SEGMENTED = (*_TEXT, "token_type_ids")
+
+INPUTS: dict[str, tuple[str, ...]] = {
+    "bert": _SEGMENTED,
+    "electra": _SEGMENTED,
+    "roberta": _TEXT,
+    "xlm-roberta": _TEXT,
+    "distilbert": _TEXT,
+    "mpnet": _TEXT,
+}
+OUTPUTS: dict[Task, dict[str, Axes]] = {
+    "text-classification": {"logits": _ROWS},
+    "multi-label-classification": {"logits": _ROWS},
+    "text-regression": {"logits": _ROWS},
+}
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out."""
+
+    inputs: dict[str, Axes]
+    outputs: dict[str, Axes]
+
+
+def graph_spec(family: str, task: Task) -> GraphSpec:
+    """The inputs and outputs of a family's graph for a task."""
+    return GraphSpec(dict.fromkeys(INPUTS[family], _TOKENS), OUTPUTS[task])
