@@ -40,11 +40,14 @@ def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, se
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
+    from assay.core.model.generations import quiet_transformers
+
     config = AutoConfig.from_pretrained(source, local_files_only=True)
     config.update({name: size for name, size in _SIZES.items() if name in known})
     has_head = any(name.endswith("ForSequenceClassification") for name in known.get("architectures") or ())
     torch.manual_seed(seed)
-    (AutoModelForSequenceClassification if has_head else AutoModel).from_config(config).save_pretrained(out)
+    with quiet_transformers():
+        (AutoModelForSequenceClassification if has_head else AutoModel).from_config(config).save_pretrained(out)
     for path in files:
         shutil.copy(path, out / path.name)
 

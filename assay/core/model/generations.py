@@ -130,10 +130,10 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """Write the tokenizer so that both generations open it: 4.57 refuses the name that 5 gives the generic class, and
-    its list of additional special tokens; 5 reads those of 4.57."""
+    its list of additional special tokens; 5 reads those of 4.57. What 5 adds about how it was opened is left out."""
     tokenizer.save_pretrained(out)
     settings = _settings(out)
-    changed = dict(settings)
+    changed = {name: value for name, value in settings.items() if name not in ("is_local", "local_files_only")}
     if settings.get("tokenizer_class") in GENERIC:
         changed["tokenizer_class"] = GENERIC[0]
     if isinstance(settings.get("extra_special_tokens"), list):
