@@ -132,9 +132,8 @@ def test_two_failures_are_told_together(
         write(source("distilbert"), tmp_path, exporter="torch")
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[pytest.mark.slow] * (name != "distilbert")) for name in sorted(FAMILIES)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_dynamo_exporter_writes_the_same_graph(
     family: str, source: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
