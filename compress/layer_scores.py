@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from assay.core.model.ablate import Cut, layers_replaced, logits_without
 from assay.core.model.anatomy import Family
+from assay.core.model.blocks import modules_of
+from assay.core.model.outputs import hidden_states_of
 from compress.losses.task import task_loss
 
 Batches = Sequence[dict[str, Tensor]]
@@ -36,7 +38,7 @@ def greedy(module: nn.Module, family: Family, batches: Batches, task: str, count
 
     Each time the layer goes without which the mean loss is lowest, given those that went before; that loss is its
     score. The scores of the layers that stay are the losses without them in the last round; 0 where there was none."""
-    blocks = list(module.get_submodule(family.layers).children())
+    blocks = modules_of(module, family)
     present, gone, scores = list(range(len(blocks))), [], [0.0] * len(blocks)
     for _ in range(count):
         with layers_replaced(module, family, [blocks[position] for position in present]):
@@ -63,7 +65,7 @@ def _moved(module: nn.Module, batches: Batches, first_only: bool) -> list[float]
     found: list[Tensor] = []
     for batch in batches:
         mask = batch["attention_mask"].bool()
-        states = module(**_inputs(batch), output_hidden_states=True).hidden_states  # each [batch, tokens, width]
+        states = hidden_states_of(module(**_inputs(batch), output_hidden_states=True))  # each [batch, tokens, width]
         turned = torch.stack([1 - F.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
         found.append(turned[:, :, 0] if first_only else turned[:, mask])  # [layers, rows or real tokens]
     return torch.cat(found, dim=1).mean(1).tolist()

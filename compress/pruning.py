@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from assay.core.model.edits import Edit
     from compress.scores.subject import Subject, Unit
 
+UNITS = {"heads": "heads", "cross_heads": "cross", "neurons": "neurons"}  # unit -> field of LayerLayout
+
 
 def scoring_subject(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: Context, rows: int) -> Subject:
     """The heads or neurons present, with a seeded sample of `rows` training rows to score them on.
@@ -33,13 +35,13 @@ def scoring_subject(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: 
     from compress.scores.subject import Subject
 
     family, tokenizer = family_of(source.family), load_tokenizer(source)
-    layers = layout_of(source.config, source.edits).layers
-    sizes = [len(layer.heads if unit == "heads" else layer.neurons) for layer in layers]
+    layout = layout_of(source.config, source.edits)
+    sizes = [len(getattr(layer, UNITS[unit])) for layer in layout.layers]
     batches = list(scoring_batches(source, ctx, rows, batch_size=32))
     ends = [token for token in (tokenizer.sep_token_id, tokenizer.eos_token_id) if token is not None]
-    subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed)
+    subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed, layout.shared)
     if unit == "heads":
-        check_masking(module, family, subject.inputs()[0])
+        check_masking(module, family, subject.inputs()[0], sizes)
     return subject
 
 
@@ -73,9 +75,11 @@ def removal_rounds(
     for part in range(1, iterations + 1):
         with _without(subject, gone):
             fresh = score_units(name, subject)
+        if subject.shared:  # what goes, goes from every layer
+            fresh = [torch.stack(fresh).mean(0)] * len(fresh)
         scores = [torch.where(out, old, new) for out, old, new in zip(gone, scores, fresh, strict=True)]
         ranked = [layer.masked_fill(out, -torch.inf) for layer, out in zip(fresh, gone, strict=True)]
-        kept = keep_best(ranked, fraction * part / iterations, per_layer, multiple_of)
+        kept = keep_best(ranked, fraction * part / iterations, per_layer or subject.shared, multiple_of)
         gone = [
             torch.ones_like(out).index_fill(0, torch.tensor(stay), False) for out, stay in zip(gone, kept, strict=True)
         ]
@@ -83,10 +87,9 @@ def removal_rounds(
 
 
 def _without(subject: Subject, gone: list[Tensor]) -> AbstractContextManager[None]:
-    from assay.core.model.masks import mask_heads, mask_neurons
+    from compress.scores.subject import MASKS
 
-    mask = mask_heads if subject.unit == "heads" else mask_neurons
-    return mask(subject.module, subject.family, [(~layer).float() for layer in gone])
+    return MASKS[subject.unit](subject.module, subject.family, [(~layer).float() for layer in gone])
 
 
 def scoring_batches(

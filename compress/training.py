@@ -115,9 +115,10 @@ def train_and_save(
 def _freeze(module: PreTrainedModel, step: TrainingStep) -> None:
     """Hold embeddings and the lowest layers fixed."""
     from assay.core.model.anatomy import family_of
+    from assay.core.model.blocks import modules_of
 
     family = family_of(module.config.model_type)
-    blocks = list(module.get_submodule(family.layers).children())
+    blocks = modules_of(module, family)
     embeddings = module.get_submodule(family.word_embeddings.rpartition(".")[0])
     for part in (embeddings, *blocks[: step.frozen(len(blocks))]):
         part.requires_grad_(False)

@@ -56,7 +56,8 @@ def write_tiny(
 
 
 def _is_scale(parameter: torch.nn.Parameter, model: torch.nn.Module) -> bool:
-    return any(parameter is norm.weight for norm in model.modules() if isinstance(norm, torch.nn.LayerNorm))
+    norms = [module for module in model.modules() if type(module).__name__.endswith("Norm")]
+    return any(parameter is norm.weight for norm in norms)
 
 
 def tiny_config(
@@ -80,15 +81,36 @@ def tiny_config(
     if family == "distilbert":
         names = ("n_layers", "n_heads", "dim", "hidden_dim", "max_position_embeddings")
         shape = dict(zip(names, shape.values(), strict=True))
-    if family == "electra":
-        shape["embedding_size"] = width
+    if family in ("electra", "albert"):
+        shape["embedding_size"] = width // 2 if family == "albert" else width
+    if family == "deberta-v2":
+        shape |= {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False,
+                  "max_relative_positions": -1, "position_buckets": 16, "type_vocab_size": 0}  # fmt: skip
+    if family == "llama":
+        shape |= {"num_key_value_heads": max(1, heads // 2)}
+    if family == "gpt2":
+        shape = {"n_layer": layers, "n_head": heads, "n_embd": width, "n_inner": neurons, "n_positions": MAX_TOKENS}
+    if family == "bart":
+        shape = {
+            f"{side}_{name}": size
+            for side in ("encoder", "decoder")
+            for name, size in (("attention_heads", heads), ("ffn_dim", neurons))
+        }
+        shape |= {"d_model": width, "max_position_embeddings": MAX_TOKENS, "encoder_layers": layers - layers // 2,
+                  "decoder_layers": max(1, layers // 2)}  # fmt: skip
+    if family == "t5":
+        shape = {"num_layers": layers - layers // 2, "num_decoder_layers": max(1, layers // 2), "num_heads": heads,
+                 "d_model": width, "d_ff": neurons, "d_kv": width // heads,
+                 "feed_forward_proj": "gated-gelu"}  # fmt: skip
+    if family in ("bart", "t5"):
+        shape["decoder_start_token_id"] = tokenizer.pad_token_id
     return AutoConfig.for_model(
         family,
         **shape,
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
+        bos_token_id=tokenizer.bos_token_id if tokenizer.cls_token is None else tokenizer.cls_token_id,
+        eos_token_id=tokenizer.eos_token_id if tokenizer.sep_token is None else tokenizer.sep_token_id,
         id2label=dict(enumerate(labels)),
         label2id={name: index for index, name in enumerate(labels)},
         problem_type=PROBLEM_TYPES[task],
@@ -99,14 +121,16 @@ def tiny_tokenizer(family: str = "bert") -> PreTrainedTokenizerFast:
     """Uncased WordPiece for the BERT kind (mpnet with its own special tokens), byte-level BPE for RoBERTa, Unigram for
     XLM-R."""
     tokens = BERT_TOKENS if family in ("bert", "distilbert", "electra") else ROBERTA_TOKENS
-    core = {"roberta": _byte_level_bpe, "xlm-roberta": _unigram}.get(family, _word_piece)(tokens)
+    core = _CORES.get(family, _word_piece)(tokens)
+    if family in ("gpt2", "llama"):
+        return _without_separators(core, family)
     cls, sep = ((tokens[name], core.token_to_id(tokens[name])) for name in ("cls", "sep"))
     core.post_processor = processors.TemplateProcessing(
         single=f"{cls[0]} $A {sep[0]}",
         pair=f"{cls[0]} $A {sep[0]} $B:1 {sep[0]}:1",
         special_tokens=[cls, sep],
     )
-    has_segments = family in ("bert", "electra")
+    has_segments = family in ("bert", "electra", "albert")
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
         model_max_length=MAX_TOKENS,
@@ -152,3 +176,24 @@ def _unigram(tokens: dict[str, str]) -> Tokenizer:
     core.pre_tokenizer = pre_tokenizers.Metaspace()
     core.decoder = decoders.Metaspace()
     return core
+
+
+def _without_separators(core: Tokenizer, family: str) -> PreTrainedTokenizerFast:
+    """As decoders have it: nothing around the text but Llama's start token, and nothing to pad with."""
+    if family == "llama":
+        start = core.token_to_id("<s>")
+        core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", start)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        model_max_length=MAX_TOKENS,
+        model_input_names=["input_ids", "attention_mask"],
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    )
+
+
+_CORES = {
+    "roberta": _byte_level_bpe, "gpt2": _byte_level_bpe, "bart": _byte_level_bpe,
+    "xlm-roberta": _unigram, "llama": _unigram, "t5": _unigram, "albert": _unigram, "deberta-v2": _unigram,
+}  # fmt: skip

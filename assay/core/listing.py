@@ -17,7 +17,8 @@ KINDS = (*PACKAGES, "families")
 def describe(kind: str) -> list[tuple[str, str]]:
     """(name, one line) of everything of a kind; InputError for a kind that there is not."""
     if kind == "families":
-        return [(name, f"layers at {family.layers}") for name, family in FAMILIES.items()]
+        stacks = {name: " and ".join(stack.layers for stack in family.stacks) for name, family in FAMILIES.items()}
+        return [(name, f"layers at {paths}") for name, paths in stacks.items()]
     if kind not in PACKAGES:
         raise InputError(f"nothing to list under {kind!r}{nearest(kind, list(KINDS))}")
     return [(path.stem, _first_line(path)) for path in _modules(PACKAGES[kind])]

@@ -50,6 +50,10 @@ class Schedule:
     max_grad_norm: float = 1.0
     autocast: bool = False
 
+    def steps(self, rows: int) -> int:
+        """How many steps there are in all, for that many training rows; at least one."""
+        return max(1, round(-(-rows // self.batch_size) * self.epochs))
+
 
 @dataclass(frozen=True)
 class History:
@@ -116,6 +120,14 @@ class Trainee(nn.Module):
         if not torch.isfinite(loss):
             raise AssayError(f"training diverged, the loss is {loss.item()}; a lower learning_rate may help")
         return {"loss": loss}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Tied tensors once, under their first name: a checkpoint has no place for a tensor of two names."""
+        whole = super().state_dict(*args, **kwargs)
+        kept: dict[Any, str] = {}
+        for name, value in whole.items():
+            kept.setdefault((value.data_ptr(), value.shape) if value.numel() else name, name)
+        return {name: whole[name] for name in kept.values()}
 
 
 class LengthTrainer(Trainer):
@@ -195,7 +207,7 @@ def train(
     resume = newest_checkpoint(scratch, log)
     trainer = LengthTrainer(
         model=Trainee(model, loss),
-        args=_arguments(schedule, seed, scratch, len(batches)),
+        args=_arguments(schedule, seed, scratch, schedule.steps(len(ids))),
         train_dataset=TextRows(ids, labels),
         data_collator=lambda rows: _collate(rows, encoder),
         callbacks=[Checkpoints(scratch, checkpoint_seconds), Progress(progress)],
@@ -229,8 +241,7 @@ def _is_whole(checkpoint: Path) -> bool:
     return found == sealed
 
 
-def _arguments(schedule: Schedule, seed: int, scratch: Path, batches_per_epoch: int) -> TrainingArguments:
-    total = max(1, round(batches_per_epoch * schedule.epochs))
+def _arguments(schedule: Schedule, seed: int, scratch: Path, total: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(scratch),
         max_steps=total,

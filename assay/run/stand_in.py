@@ -13,10 +13,12 @@ from assay.core.model.anatomy import family_of
 
 # Every name under which a family keeps the same size; setting one that it does not read does no harm.
 _SIZES = {
-    "hidden_size": 32, "dim": 32, "embedding_size": 32,
-    "num_hidden_layers": 2, "n_layers": 2,
-    "num_attention_heads": 4, "n_heads": 4,
-    "intermediate_size": 64, "hidden_dim": 64,
+    "hidden_size": 32, "dim": 32, "embedding_size": 32, "n_embd": 32, "d_model": 32, "pooler_hidden_size": 32,
+    "num_hidden_layers": 2, "n_layers": 2, "n_layer": 2, "num_layers": 2, "num_decoder_layers": 2,
+    "encoder_layers": 2, "decoder_layers": 2,
+    "num_attention_heads": 4, "n_heads": 4, "n_head": 4, "num_heads": 4, "num_key_value_heads": 2,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "head_dim": 8, "d_kv": 8,
+    "intermediate_size": 64, "hidden_dim": 64, "n_inner": 64, "d_ff": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
 }  # fmt: skip
 
 

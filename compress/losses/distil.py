@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.core.model.outputs import hidden_states_of
 from compress.losses.hidden import HiddenLoss
 from compress.losses.soft import soft_loss
 from compress.losses.task import task_loss
@@ -43,13 +44,13 @@ class DistilLoss(nn.Module):
             loss = loss + (1 - self.alpha) * task_loss(out.logits.float(), batch["labels"], self.task)
         if self.hidden is not None:
             loss = loss + self.hidden_weight * self.hidden(
-                out.hidden_states, self._states(inputs), inputs["attention_mask"]
+                hidden_states_of(out), self._states(inputs), inputs["attention_mask"]
             )
         return loss
 
     @torch.no_grad()
-    def _states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    def _states(self, inputs: dict[str, Tensor]) -> list[Tensor]:
         (teacher,) = self._teacher
         assert teacher is not None
         teacher.to(inputs["input_ids"].device)
-        return teacher(**inputs, output_hidden_states=True).hidden_states
+        return hidden_states_of(teacher(**inputs, output_hidden_states=True))

@@ -26,8 +26,8 @@ class HiddenLoss(nn.Module):
             else:
                 nn.init.normal_(parameter, std=student_width**-0.5, generator=generator)
 
-    def forward(self, student: tuple[Tensor, ...], teacher: tuple[Tensor, ...], mask: Tensor) -> Tensor:
-        """States are tuples of [batch, tokens, width]; `mask` [batch, tokens] is 0 on padding. Scalar mean."""
+    def forward(self, student: list[Tensor], teacher: list[Tensor], mask: Tensor) -> Tensor:
+        """States are lists of [batch, tokens, width]; `mask` [batch, tokens] is 0 on padding. Scalar mean."""
         weight = mask[..., None].to(student[0].dtype)  # [batch, tokens, 1]
         count = weight.sum() * teacher[0].shape[-1]
         errors = [

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
+from assay.core.model.blocks import blocks_of
 from compress.scores.subject import Subject
 
 
@@ -33,8 +34,8 @@ def _activations(subject: Subject, inputs: dict[str, Tensor]) -> list[Tensor]:
         seen.append(args[0])
 
     with ExitStack() as hooks:
-        for block in subject.module.get_submodule(subject.family.layers).children():
-            handle = block.get_submodule(subject.family.ffn_out).register_forward_pre_hook(note)
+        for linear in dict.fromkeys(block.ffn_out for block in blocks_of(subject.module, subject.family)):
+            handle = linear.register_forward_pre_hook(note)
             hooks.callback(handle.remove)
         subject.module(**inputs)
     return seen

@@ -7,12 +7,10 @@ since a head with nothing to do looks at the separator (Clark et al. 2019). [CLS
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
+from assay.core.model.outputs import attentions_of
 from compress.scores.subject import Subject
 
 
@@ -23,7 +21,7 @@ def score(subject: Subject) -> list[Tensor]:
     for inputs in subject.inputs():
         separators = torch.isin(inputs["input_ids"], torch.tensor(subject.separators))
         counted = inputs["attention_mask"].bool() & ~separators
-        layers = _weights(subject.module(**inputs, output_attentions=True))
+        layers = attentions_of(subject.module(**inputs, output_attentions=True))
         totals = [total + _largest(weights, counted).sum(0) for total, weights in zip(totals, layers, strict=True)]
         tokens += int(counted.sum())
     return [total / max(1, tokens) for total in totals]
@@ -33,10 +31,3 @@ def _largest(weights: Tensor, counted: Tensor) -> Tensor:
     """[batch, heads]: the largest weight of each counted token on a counted one, summed over tokens."""
     most = weights.masked_fill(~counted[:, None, None, :], 0).amax(-1)  # [batch, heads, tokens]
     return (most * counted[:, None, :]).sum(-1)
-
-
-def _weights(output: object) -> Iterable[Tensor]:
-    weights = getattr(output, "attentions", None)
-    if not weights or any(layer is None for layer in weights):
-        raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
-    return weights

@@ -9,13 +9,11 @@ from functools import partial
 
 from torch import Tensor
 
-from assay.core.model.masks import mask_heads, mask_neurons
-from compress.scores.subject import Subject
+from compress.scores.subject import MASKS, Subject
 from compress.scoring import sensitivity, unit_norm
 
 
 def score(subject: Subject) -> list[Tensor]:
     """Mean | d loss / d mask | over the rows, each layer scaled to unit L2 norm."""
-    mask = mask_heads if subject.unit == "heads" else mask_neurons
-    masker = partial(mask, family=subject.family)
+    masker = partial(MASKS[subject.unit], family=subject.family)
     return unit_norm(sensitivity(subject.module, subject.batches, subject.sizes, masker, subject.task))

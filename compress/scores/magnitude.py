@@ -6,16 +6,19 @@ a head has to write with; its q, k and v only decide what. Needs no rows, so it 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from assay.core.model.linear import matrix
 from compress.scores.subject import Subject
 
 
 def score(subject: Subject) -> list[Tensor]:
     """|| W_o[:, channels of the head] ||, not scaled by layer."""
-    blocks = subject.module.get_submodule(subject.family.layers).children()
-    outputs = [block.get_submodule(subject.family.o).get_parameter("weight").detach().float() for block in blocks]
-    return [
+    outputs = [matrix(linear).detach().float() for linear in subject.outputs()]
+    sizes = [size for size in subject.sizes if size]
+    found = iter(
         weight.unflatten(1, (heads, -1)).pow(2).sum((0, 2)).sqrt()  # [width, heads, head_dim] -> [heads]
-        for weight, heads in zip(outputs, subject.sizes, strict=True)
-    ]
+        for weight, heads in zip(outputs, sizes, strict=True)
+    )
+    return [next(found) if size else torch.zeros(0) for size in subject.sizes]

@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from assay.core.model.blocks import blocks_of
+from assay.core.model.masks import mask_cross_heads, mask_heads, mask_neurons
+
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedModel
 
     from assay.core.model.anatomy import Family
 
-Unit = Literal["heads", "neurons"]
+Unit = Literal["heads", "cross_heads", "neurons"]
+MASKS = {"heads": mask_heads, "cross_heads": mask_cross_heads, "neurons": mask_neurons}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """`sizes` are the units of each present layer. `batches` hold the model's inputs and `labels`.
-
-    `separators` are the ids of the token that ends a text; `seed` is that of the job."""
+    """`sizes` are the units of each present layer; `shared` says that all layers have the same weights. `batches` hold
+    the model's inputs and `labels`. `separators` are the ids of the token that ends a text; `seed` is the job's."""
 
     module: PreTrainedModel
     family: Family
@@ -28,6 +31,15 @@ class Subject:
     task: str
     separators: list[int]
     seed: int
+    shared: bool = False
+
+    def outputs(self) -> list[nn.Module]:
+        """The maps whose inputs are the units, of the layers that have such units."""
+        blocks = blocks_of(self.module, self.family)
+        if self.unit == "neurons":
+            return [block.ffn_out for block in blocks]
+        attentions = [(block, block.attention(self.unit == "cross_heads")) for block in blocks]
+        return [block.part(names.o) for block, names in attentions if names is not None]
 
     def inputs(self) -> list[dict[str, Tensor]]:
         """The batches without labels."""

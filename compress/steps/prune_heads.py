@@ -18,6 +18,7 @@ from compress.step import Context, Step
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from assay.core.model.edits import KeepHeads
     from assay.core.model.layout import Layout
 
 Heads = dict[int, list[int]]
@@ -30,7 +31,8 @@ class PruneHeads(Step):
 
     score: sensitivity of the loss (`gradient`), size of the output weights (`magnitude`), mean largest attention weight
     (`confidence`), or `random` as a control. `iterations` removes in that many equal parts and scores anew before each.
-    `rows` training rows are scored: more rows, less noise."""
+    `rows` training rows are scored: more rows, less noise. `attention`: the layers' own, or `cross`, a decoder's
+    attention to its encoder."""
 
     fraction: float | None = Field(default=None, gt=0, lt=1)
     score: Literal["gradient", "magnitude", "confidence", "random"] = "gradient"
@@ -38,33 +40,34 @@ class PruneHeads(Step):
     scope: Literal["global", "layer"] = "global"
     remove: Heads | None = None
     rows: int = Field(default=256, ge=1)
+    attention: Literal["self", "cross"] = "self"
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         if (self.fraction is None) == (self.remove is None):
             raise ValueError("give either fraction or remove")
+        if self.attention == "cross" and self.score == "confidence":
+            raise ValueError("confidence looks at the layers' own attention; score cross heads otherwise")
         if self.iterations > 1 and self.score in ("magnitude", "random"):
             raise ValueError(f"iterations {self.iterations}: {self.score} scores do not change when heads go; use 1")
         return self
 
     def check(self, layout: Layout, teacher: Layout | None) -> Layout:
         """Without the heads that `remove` names; which ones `fraction` takes, only scores can tell."""
-        from assay.core.model.edits import KeepHeads
-
-        present = {layer.index: list(layer.heads) for layer in layout.layers}
-        return layout if self.remove is None else KeepHeads(self._named(present)).apply(layout)
+        present = self._present(layout)
+        return layout if self.remove is None else self._edit(self._named(present)).apply(layout)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts by original layer: heads present before, kept, removed, and the scores of those present (none where
         `remove` named them)."""
-        from assay.core.model.edits import KeepHeads, layout_of
+        from assay.core.model.edits import layout_of
         from assay.core.model.load import load_module
 
-        present = {layer.index: list(layer.heads) for layer in layout_of(source.config, source.edits).layers}
+        present = self._present(layout_of(source.config, source.edits))
         module = load_module(source)
         scored = self.remove is None
         kept, scores = self._scored(present, module, source, ctx) if scored else (self._named(present), {})
-        edits = save_edited(source, module, [KeepHeads(heads=kept)], out)
+        edits = save_edited(source, module, [self._edit(kept)], out)
         removed = {layer: [head for head in heads if head not in kept[layer]] for layer, heads in present.items()}
         return {"edits": edits, "present": present, "kept": kept, "removed": removed, "scores": scores}
 
@@ -74,10 +77,27 @@ class PruneHeads(Step):
 
     def _scored(self, present: Heads, module: PreTrainedModel, source: Artifact, ctx: Context) -> tuple[Heads, Scores]:
         assert self.fraction is not None
-        subject = scoring_subject("heads", module, source, ctx, self.rows)
+        subject = scoring_subject(
+            "heads" if self.attention == "self" else "cross_heads", module, source, ctx, self.rows
+        )
         best, scores = choose_units(self.score, subject, self.fraction, self.scope == "layer", self.iterations)
-        kept = {layer: [heads[i] for i in chosen] for (layer, heads), chosen in zip(present.items(), best, strict=True)}
-        return kept, {layer: values.tolist() for layer, values in zip(present, scores, strict=True)}
+        chosen = [each for each, size in zip(best, subject.sizes, strict=True) if size]
+        values = [each.tolist() for each in scores if len(each)]
+        kept = {layer: [heads[i] for i in stay] for (layer, heads), stay in zip(present.items(), chosen, strict=True)}
+        return kept, dict(zip(present, values, strict=True))
+
+    def _present(self, layout: Layout) -> Heads:
+        """Heads of each layer that has this attention; SettingError where none has."""
+        units = "heads" if self.attention == "self" else "cross"
+        found = {layer.index: list(getattr(layer, units)) for layer in layout.layers if getattr(layer, units)}
+        if not found:
+            raise SettingError("prune_heads.attention", "no layer of this model attends to an encoder")
+        return found
+
+    def _edit(self, kept: Heads) -> KeepHeads:
+        from assay.core.model.edits import KeepCrossHeads, KeepHeads
+
+        return (KeepHeads if self.attention == "self" else KeepCrossHeads)(heads=kept)
 
     def _named(self, present: Heads) -> Heads:
         """What `remove` leaves in every layer."""

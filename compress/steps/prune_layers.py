@@ -49,8 +49,8 @@ class PruneLayers(Step):
         from assay.core.model.edits import KeepLayers
 
         present = [layer.index for layer in layout.layers]
-        self._check_present(present)
-        return None if self._measured else KeepLayers(keep=self._kept(present), of=len(present)).apply(layout)
+        self._check_present(present, layout.depths)
+        return None if self._measured else KeepLayers(keep=self._kept(layout), of=layout.depths).apply(layout)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: kept and removed, original layer numbers; `layer_scores` {layer: score} where rows were looked at: the
@@ -58,15 +58,16 @@ class PruneLayers(Step):
         from assay.core.model.edits import KeepLayers, layout_of
         from assay.core.model.load import load_module
 
-        present = [layer.index for layer in layout_of(source.config, source.edits).layers]
-        self._check_present(present)
+        layout = layout_of(source.config, source.edits)
+        present = [layer.index for layer in layout.layers]
+        self._check_present(present, layout.depths)
         module = load_module(source)
         scores: dict[int, float] = {}
         if self._measured:
             kept, scores = self._kept_by_rows(present, module, source, ctx)
         else:
-            kept = self._kept(present)
-        edits = save_edited(source, module, [KeepLayers(keep=kept, of=len(present))], out)
+            kept = self._kept(layout)
+        edits = save_edited(source, module, [KeepLayers(keep=kept, of=layout.depths)], out)
         removed = [layer for layer in present if layer not in kept]
         return {"edits": edits, "kept": kept, "removed": removed} | ({"layer_scores": scores} if scores else {})
 
@@ -78,18 +79,24 @@ class PruneLayers(Step):
     def _measured(self) -> bool:
         return self.layers is None and self.strategy in MEASURED
 
-    def _check_present(self, present: list[int]) -> None:
+    def _check_present(self, present: list[int], depths: tuple[int, ...]) -> None:
         if self.layers is not None and (absent := sorted(set(self.layers) - set(present))):
             raise SettingError("prune_layers.layers", not_among("layers present", absent, present))
-        if self.keep is not None and self.keep > len(present):
-            raise SettingError("prune_layers.keep", f"{self.keep} is more than the {len(present)} layers present")
+        if self.keep is not None and self.keep > min(depths):
+            raise SettingError("prune_layers.keep", f"{self.keep} is more than the {min(depths)} layers present")
+        if self._measured and len(depths) > 1:
+            raise SettingError("prune_layers.strategy", f"{self.strategy} is for models of one stack; name the layers")
 
-    def _kept(self, present: list[int]) -> list[int]:
+    def _kept(self, layout: Layout) -> list[int]:
         if self.layers is not None:
             return sorted(self.layers)
         assert self.keep is not None
-        gone = dropped(self.strategy, len(present), len(present) - self.keep)
-        return [layer for position, layer in enumerate(present) if position not in gone]
+        kept: list[int] = []
+        for stack, depth in enumerate(layout.depths):
+            present = [layer.index for layer in layout.layers if layer.stack == stack]
+            gone = dropped(self.strategy, depth, depth - self.keep)
+            kept += [layer for position, layer in enumerate(present) if position not in gone]
+        return kept
 
     def _kept_by_rows(
         self, present: list[int], module: PreTrainedModel, source: Artifact, ctx: Context

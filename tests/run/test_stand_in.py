@@ -25,7 +25,8 @@ def test_two_layers_of_the_same_family_with_the_same_tokenizer(
     assert made.family == family
     assert load_tokenizer(made).get_vocab() == load_tokenizer(original).get_vocab()
     module = load_source(made, ("neg", "pos"), seed=1)
-    assert module.config.num_hidden_layers == 2
+    depths = [getattr(module.config, stack.depth_key) for stack in FAMILIES[family].stacks]
+    assert depths == [2] * len(depths)
 
 
 def test_a_source_with_a_head_has_a_stand_in_with_one(tiny_folder: Folder, tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ from assay.core.artifact import GRAPH, Artifact
 from assay.core.errors import AssayError
 from assay.core.measure import cold_start
 from assay.core.measure.settings import MeasureSettings
-from assay.core.measure.token_batch import longest_input, token_batch
+from assay.core.measure.token_batch import token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import count_graph, count_module
 from assay.core.model.corrupt import first_line
 from assay.core.model.graph import integer_operators
+from assay.core.model.inputs import longest_input
 from assay.core.model.predict import run_graph
 
 BASELINES = 2  # the first two variants are in every group

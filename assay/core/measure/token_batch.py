@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.model.anatomy import family_of
-
 SEED = 0
 
 
@@ -16,14 +14,12 @@ def token_batch(configs: Iterable[Mapping[str, Any]], batch_size: int, length: i
     """int64 `input_ids` and `attention_mask`, both [batch_size, length], the same at every call.
 
     Ids are drawn from what all the `configs` (plain data of `config.json`) have in their vocabulary, without the ids
-    they pad with: a padding id in the middle of a row would be taken for its end."""
+    they pad with or end a text with: in the middle of a row one would be taken for its end. A row ends as theirs do."""
     configs = list(configs)
     ids = np.arange(min(config["vocab_size"] for config in configs))
+    ends = [config["eos_token_id"] for config in configs if isinstance(config.get("eos_token_id"), int)]
     padding = [config["pad_token_id"] for config in configs if config.get("pad_token_id") is not None]
-    drawn = np.random.default_rng(SEED).choice(np.setdiff1d(ids, padding), (batch_size, length))
+    drawn = np.random.default_rng(SEED).choice(np.setdiff1d(ids, padding + ends), (batch_size, length))
+    if ends:
+        drawn[:, -1] = ends[0]
     return {"input_ids": drawn.astype(np.int64), "attention_mask": np.ones((batch_size, length), np.int64)}
-
-
-def longest_input(config: Mapping[str, Any]) -> int:
-    """Number of tokens the model has positions for."""
-    return config["max_position_embeddings"] - family_of(config["model_type"]).first_position

@@ -19,8 +19,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import Family
+from assay.core.model.blocks import modules_of
+from assay.core.model.layout import unedited_layout
+from assay.core.model.linear import matrix
 
 Inputs = Mapping[str, Tensor]
 Part = Literal["heads", "neurons", "layer"]
@@ -59,7 +62,9 @@ def logits_without(
 
     `inputs`: one tokenized batch. The model must be in evaluation mode, and is as it was afterwards. About `tokens`
     tokens go through it at once. AssayError where the family's layers do not run the projections that are cut."""
-    model_blocks = list(model.get_submodule(family.layers).children())
+    if len(family.stacks) > 1 or family.shares_layers:
+        raise InputError("parts can be taken out one by one only where one stack has layers of their own weights")
+    model_blocks = modules_of(model, family)
     plain, calls = _watched(model, model_blocks, inputs)
     rows, length = inputs["input_ids"].shape
     at_once = max(1, tokens // (rows * length))
@@ -87,6 +92,8 @@ class _Upper:
 
     def __init__(self, model: nn.Module, family: Family, blocks: list[nn.Module], inputs: Inputs) -> None:
         self.model, self.family, self.blocks, self.inputs = model, family, blocks, inputs
+        (self.stack,) = family.stacks
+        self.head_dim = unedited_layout(model.config.to_dict(), family).head_dim  # type: ignore[operator, union-attr]
         self.narrow = False
 
     def states_after(self, layer: int, call: _Call, part: Part, units: list[tuple[int, ...]]) -> Tensor:
@@ -94,12 +101,12 @@ class _Upper:
         block = self.blocks[layer]
         if part == "layer":
             return torch.cat([_states(call.args or tuple(call.kwargs.values()))] * len(units))
-        path = self.family.o if part == "heads" else self.family.ffn_out
-        linear, width = block.get_submodule(path), self._width(block, part)
+        path = self.stack.attention.o if part == "heads" else self.stack.ffn_out
+        linear, width = block.get_submodule(path), self.head_dim if part == "heads" else 1
         with self._narrowed(layer), _hooked(linear, _without_each(units, width)):
             states = call.run(block)  # [cuts, batch, tokens, width]
         if states.dim() != 4:
-            raise AssayError(f"{self.family.layers}.{layer}.{path}: this layer does not run the projection that is cut")
+            raise AssayError(f"{self.stack.layers}.{layer}.{path}: this layer does not run the projection that is cut")
         return states.flatten(0, 1)
 
     def logits(self, layer: int, call: _Call, states: Tensor) -> Tensor:
@@ -109,13 +116,6 @@ class _Upper:
         above = [_Given(states, like=call.output), *self.blocks[layer + 1 :]]
         with layers_replaced(self.model, self.family, above), self._narrowed(len(self.blocks) - 1):
             return self.model(**stacked).logits.unflatten(0, (copies, -1))
-
-    def _width(self, block: nn.Module, part: Part) -> int:
-        """Columns of the projection that belong to one unit."""
-        if part == "neurons":
-            return 1
-        columns = block.get_submodule(self.family.o).get_parameter("weight").shape[1]
-        return columns // getattr(block.get_submodule(self.family.attention), self.family.head_count)
 
     @contextmanager
     def _narrowed(self, layer: int) -> Iterator[None]:
@@ -127,7 +127,7 @@ class _Upper:
             return
         block = self.blocks[layer]
         with ExitStack() as hooks:
-            for path in (self.family.o, self.family.ffn_in):
+            for path in (self.stack.attention.o, *self.stack.ffn_in):
                 handle = block.get_submodule(path).register_forward_pre_hook(_first_token)
                 hooks.callback(handle.remove)
             yield
@@ -175,12 +175,13 @@ def _watched(model: nn.Module, blocks: Sequence[nn.Module], inputs: Inputs) -> t
 @contextmanager
 def layers_replaced(model: nn.Module, family: Family, blocks: Iterable[nn.Module]) -> Iterator[None]:
     """The model with these layers in the place of its own while the context lasts."""
-    own = model.get_submodule(family.layers)
-    model.set_submodule(family.layers, nn.ModuleList(blocks))
+    (stack,) = family.stacks
+    own = model.get_submodule(stack.layers)
+    model.set_submodule(stack.layers, nn.ModuleList(blocks))
     try:
         yield
     finally:
-        model.set_submodule(family.layers, own)
+        model.set_submodule(stack.layers, own)
 
 
 @contextmanager
@@ -197,7 +198,8 @@ def _without_each(units: list[tuple[int, ...]], width: int) -> Callable[..., Ten
     columns = [torch.tensor([unit * width + column for unit in each for column in range(width)]) for each in units]
 
     def hook(linear: nn.Linear, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        shares = [args[0][..., each] @ linear.weight[:, each].T for each in columns]
+        weight = matrix(linear)
+        shares = [args[0][..., each] @ weight[:, each].T for each in columns]
         return output - torch.stack(shares)
 
     return hook

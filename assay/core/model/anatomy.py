@@ -1,119 +1,181 @@
 """Where layers, projections, feed-forward and head sit in each model family: data only.
 
-Paths are those of the family's sequence classifier. `base`, `layers`, `word_embeddings`, `classifier` and `head` start
-at the model (`model.get_submodule(family.layers)` is the list of layers); the others start at a layer. To add a
-family, add a line to `FAMILIES`; the tests of edits and loading then ask for a tiny model of it in
-`tests/tiny_models.py`.
+Paths are those of the family's sequence classifier. Those of a `Family` and of a stack's `layers` start at the model,
+those of an `Attention` and of the feed-forward maps start at a layer. To add a family, add a line to `FAMILIES` and one
+to `INPUTS` in `inputs.py`; the tests of edits and loading then ask for a tiny model of it in `tests/tiny_models.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from assay.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Family:
-    """One model type of transformers.
+class Attention:
+    """One attention of a layer. A path that a layer lacks is passed over, since some maps are there by configuration.
 
-    q, k, v:          linear maps [heads * head_dim, width]; o: the attention output, [width, heads * head_dim]
-    ffn_in, ffn_out:  linear maps [neurons, width] and [width, neurons]
-    attention:        the module whose attributes `head_count` and `head_width` follow the number of heads
-    classifier:       the last linear map, one output a class; `head`: all that a pretrained encoder may lack
-    first_position:   position number of the first token (the RoBERTa kind counts on from the padding index)
-    head_bias_module: module in a layer that is handed one `position_bias` [batch, heads, tokens, tokens] for all layers
-    kernels:          attention implementations of the oldest transformers we support
-    ..._key:          names in `config.json`
+    q:      linear maps [heads * head_dim, width]: the queries, and whatever else has channels a head
+    kv:     linear maps [key/value heads * head_dim, width]
+    qkv:    one map for all three, [3 * heads * head_dim, width], in the place of `q` and `kv`
+    o:      the output, [width, heads * head_dim]
+    module: the module whose attributes `count` (heads) and `channels` (heads * head_dim) follow, where it has them
+    """
+
+    module: str = "attention.self"
+    q: tuple[str, ...] = ("attention.self.query",)
+    kv: tuple[str, ...] = ("attention.self.key", "attention.self.value")
+    qkv: str | None = None
+    o: str = "attention.output.dense"
+    count: str | None = "num_attention_heads"
+    channels: str | None = "all_head_size"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Layers of one kind. `ffn_in`: linear maps [neurons, width], several where one gates the other; `ffn_out`:
+    [width, neurons]; `..._key`: names in `config.json`."""
+
+    layers: str
+    attention: Attention = field(default_factory=Attention)
+    cross: Attention | None = None
+    ffn_in: tuple[str, ...] = ("intermediate.dense",)
+    ffn_out: str = "output.dense"
+    depth_key: str = "num_hidden_layers"
+    heads_key: str = "num_attention_heads"
+    neurons_key: str = "intermediate_size"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model type of transformers. Layers are numbered through all stacks: the encoder's, then the decoder's.
+
+    classifier:     the last linear map, one output a class; `head`: all that a pretrained encoder may lack
+    shares_layers:  one layer's weights are passed through again and again; the list at `layers` holds its owner
+    causal:         a token sees those before it only, so the last one stands for the text
+    first_position: position number of the first token (the RoBERTa kind counts on from the padding index)
+    position_bias:  "handed on": each layer is given one `position_bias` [batch, heads, tokens, tokens] for all layers,
+                    at `bias_module`; "first layer": the first computes it from weights of its own and hands it on
+    kernels:        attention implementations of the oldest transformers we support
+    ..._key:        names in `config.json`
     """
 
     base: str
-    layers: str
+    stacks: tuple[Stack, ...]
     word_embeddings: str
     classifier: str
     head: tuple[str, ...]
-    q: str = "attention.self.query"
-    k: str = "attention.self.key"
-    v: str = "attention.self.value"
-    o: str = "attention.output.dense"
-    ffn_in: str = "intermediate.dense"
-    ffn_out: str = "output.dense"
-    attention: str = "attention.self"
-    head_count: str = "num_attention_heads"
-    head_width: str = "all_head_size"
-    depth_key: str = "num_hidden_layers"
-    heads_key: str = "num_attention_heads"
     width_key: str = "hidden_size"
-    neurons_key: str = "intermediate_size"
+    head_dim_key: str | None = None
+    kv_heads_key: str | None = None
+    positions_key: str | None = "max_position_embeddings"
+    shares_layers: bool = False
+    causal: bool = False
     first_position: int = 0
-    head_bias_module: str | None = None
+    position_bias: Literal["handed on", "first layer"] | None = None
+    bias_module: str | None = None
     kernels: tuple[str, ...] = ("eager", "sdpa")
 
 
-_ROBERTA = Family(
-    base="roberta",
-    layers="roberta.encoder.layer",
-    word_embeddings="roberta.embeddings.word_embeddings",
-    classifier="classifier.out_proj",
-    head=("classifier",),
-    first_position=2,
+def _encoder(base: str, head: tuple[str, ...], classifier: str, **other: object) -> Family:
+    """The shape that BERT gave to many."""
+    about: dict[str, object] = {
+        "stacks": (Stack(f"{base}.encoder.layer"),),
+        "word_embeddings": f"{base}.embeddings.word_embeddings",
+    }
+    return Family(base=base, head=head, classifier=classifier, **{**about, **other})  # type: ignore[arg-type]
+
+
+_ROBERTA = _encoder("roberta", ("classifier",), "classifier.out_proj", first_position=2)
+_DEBERTA = Attention(
+    q=tuple(f"attention.self.{name}" for name in ("query_proj", "pos_query_proj", "pos_key_proj")),
+    kv=("attention.self.key_proj", "attention.self.value_proj"),
 )
+_ALBERT = Attention("attention", ("attention.query",), ("attention.key", "attention.value"), None, "attention.dense")
+_MPNET = Attention("attention.attn", ("attention.attn.q",), ("attention.attn.k", "attention.attn.v"), None,
+                   "attention.attn.o")  # fmt: skip
+_DISTILBERT = Attention("attention", ("attention.q_lin",), ("attention.k_lin", "attention.v_lin"), None,
+                        "attention.out_lin", "n_heads", "dim")  # fmt: skip
+_GPT2 = Attention("attn", (), (), "attn.c_attn", "attn.c_proj", "num_heads", "split_size")
+_LLAMA = Attention("self_attn", ("self_attn.q_proj",), ("self_attn.k_proj", "self_attn.v_proj"), None,
+                   "self_attn.o_proj", None, None)  # fmt: skip
+
+
+def _t5(name: str) -> Attention:
+    return Attention(name, (f"{name}.q",), (f"{name}.k", f"{name}.v"), None, f"{name}.o", "n_heads", "inner_dim")
+
+
+def _bart(name: str) -> Attention:
+    kv = (f"{name}.k_proj", f"{name}.v_proj")
+    return Attention(name, (f"{name}.q_proj",), kv, None, f"{name}.out_proj", "num_heads", "embed_dim")
+
+
+def _t5_stack(side: str, depth_key: str, cross: Attention | None) -> Stack:
+    ffn = f"layer.{2 if cross else 1}.DenseReluDense"
+    return Stack(
+        f"transformer.{side}.block", _t5("layer.0.SelfAttention"), cross,
+        (f"{ffn}.wi", f"{ffn}.wi_0", f"{ffn}.wi_1"), f"{ffn}.wo", depth_key, "num_heads", "d_ff",
+    )  # fmt: skip
+
+
+def _bart_stack(side: str, cross: Attention | None) -> Stack:
+    keys = (f"{side}_layers", f"{side}_attention_heads", f"{side}_ffn_dim")
+    return Stack(f"model.{side}.layers", _bart("self_attn"), cross, ("fc1",), "fc2", *keys)
+
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family(
-        base="bert",
-        layers="bert.encoder.layer",
-        word_embeddings="bert.embeddings.word_embeddings",
-        classifier="classifier",
-        head=("bert.pooler", "classifier"),
-    ),
+    "bert": _encoder("bert", ("bert.pooler", "classifier"), "classifier"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
-    "electra": Family(
-        base="electra",
-        layers="electra.encoder.layer",
-        word_embeddings="electra.embeddings.word_embeddings",
-        classifier="classifier.out_proj",
-        head=("classifier",),
-        kernels=("eager",),
-    ),
-    "distilbert": Family(
-        base="distilbert",
-        layers="distilbert.transformer.layer",
-        word_embeddings="distilbert.embeddings.word_embeddings",
-        classifier="classifier",
-        head=("pre_classifier", "classifier"),
-        q="attention.q_lin",
-        k="attention.k_lin",
-        v="attention.v_lin",
-        o="attention.out_lin",
-        ffn_in="ffn.lin1",
-        ffn_out="ffn.lin2",
-        attention="attention",
-        head_count="n_heads",
-        head_width="dim",
-        depth_key="n_layers",
-        heads_key="n_heads",
+    "electra": _encoder("electra", ("classifier",), "classifier.out_proj", kernels=("eager",)),
+    "distilbert": _encoder(
+        "distilbert", ("pre_classifier", "classifier"), "classifier",
+        stacks=(
+            Stack("distilbert.transformer.layer", _DISTILBERT, None, ("ffn.lin1",), "ffn.lin2",
+                  "n_layers", "n_heads", "hidden_dim"),
+        ),
         width_key="dim",
-        neurons_key="hidden_dim",
     ),
-    "mpnet": Family(
-        base="mpnet",
-        layers="mpnet.encoder.layer",
-        word_embeddings="mpnet.embeddings.word_embeddings",
-        classifier="classifier.out_proj",
-        head=("classifier",),
-        q="attention.attn.q",
-        k="attention.attn.k",
-        v="attention.attn.v",
-        o="attention.attn.o",
-        attention="attention.attn",
-        first_position=2,
-        head_bias_module="attention",
-        kernels=("eager",),
+    "mpnet": _encoder(
+        "mpnet", ("classifier",), "classifier.out_proj",
+        stacks=(Stack("mpnet.encoder.layer", _MPNET),),
+        first_position=2, position_bias="handed on", bias_module="attention", kernels=("eager",),
     ),
-}
+    "deberta-v2": _encoder(
+        "deberta", ("pooler", "classifier"), "classifier",
+        stacks=(Stack("deberta.encoder.layer", _DEBERTA),), kernels=("eager",),
+    ),
+    "albert": _encoder(
+        "albert", ("albert.pooler", "classifier"), "classifier",
+        stacks=(Stack("albert.encoder.albert_layer_groups.0.albert_layers", _ALBERT, None, ("ffn",), "ffn_output"),),
+        shares_layers=True, kernels=("eager",),
+    ),
+    "gpt2": Family(
+        "transformer",
+        (Stack("transformer.h", _GPT2, None, ("mlp.c_fc",), "mlp.c_proj", "n_layer", "n_head", "n_inner"),),
+        "transformer.wte", "score", ("score",),
+        width_key="n_embd", positions_key="n_positions", causal=True,
+    ),
+    "llama": Family(
+        "model", (Stack("model.layers", _LLAMA, None, ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj"),),
+        "model.embed_tokens", "score", ("score",),
+        head_dim_key="head_dim", kv_heads_key="num_key_value_heads", causal=True,
+    ),
+    "bart": Family(
+        "model", (_bart_stack("encoder", None), _bart_stack("decoder", _bart("encoder_attn"))),
+        "model.shared", "classification_head.out_proj", ("classification_head",), width_key="d_model",
+    ),
+    "t5": Family(
+        "transformer",
+        (_t5_stack("encoder", "num_layers", None),
+         _t5_stack("decoder", "num_decoder_layers", _t5("layer.1.EncDecAttention"))),
+        "transformer.shared", "classification_head.out_proj", ("classification_head",),
+        width_key="d_model", head_dim_key="d_kv", positions_key=None, position_bias="first layer", kernels=("eager",),
+    ),
+}  # fmt: skip
 
 
 def family_of(model_type: str, stated_in: Path | None = None) -> Family:

@@ -14,6 +14,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import Family
+from assay.core.model.blocks import modules_of
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def change_states(
     """Hand on `change(states)` in the place of the states [batch, tokens, width] that leave a layer.
 
     `position` counts the layers that are present, from 0. AssayError where a change of shape comes back."""
-    block = list(model.get_submodule(family.layers).children())[position]
+    block = modules_of(model, family)[position]
     handle = block.register_forward_hook(_pass_on(change))
     try:
         yield

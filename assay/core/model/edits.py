@@ -46,14 +46,20 @@ class KeepHeads(Edit):
         object.__setattr__(self, "heads", _ascending(self.heads))
 
     def apply(self, layout: Layout) -> Layout:
-        for index, kept in self.heads.items():
-            where = f"keep_heads: layer {index}"
-            _check_kept(where, "head", kept, layout.layer(index, "keep_heads").heads)
-        layers = (replace(layer, heads=tuple(self.heads.get(layer.index, layer.heads))) for layer in layout.layers)
-        return replace(layout, layers=tuple(layers))
+        return _keep(layout, self.kind, "heads", self.heads)
 
     def to_json(self) -> dict[str, Any]:
         return {"edit": self.kind, "heads": {str(index): list(kept) for index, kept in self.heads.items()}}
+
+
+@dataclass(frozen=True)
+class KeepCrossHeads(KeepHeads):
+    """As `KeepHeads`, of the attention to the encoder in a decoder's layers."""
+
+    kind: ClassVar[str] = "keep_cross_heads"
+
+    def apply(self, layout: Layout) -> Layout:
+        return _keep(layout, self.kind, "cross", self.heads)
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,7 @@ class KeepNeurons(Edit):
         object.__setattr__(self, "neurons", _ascending(self.neurons))
 
     def apply(self, layout: Layout) -> Layout:
-        for index, kept in self.neurons.items():
-            where = f"keep_neurons: layer {index}"
-            _check_kept(where, "neuron", kept, layout.layer(index, "keep_neurons").neurons)
-        layers = (
-            replace(layer, neurons=tuple(self.neurons.get(layer.index, layer.neurons))) for layer in layout.layers
-        )
-        return replace(layout, layers=tuple(layers))
+        return _keep(layout, self.kind, "neurons", self.neurons)
 
     def to_json(self) -> dict[str, Any]:
         return {"edit": self.kind, "neurons": {str(index): to_ranges(kept) for index, kept in self.neurons.items()}}
@@ -81,23 +81,34 @@ class KeepNeurons(Edit):
 
 @dataclass(frozen=True)
 class KeepLayers(Edit):
-    """The layers that stay, out of the `of` layers that were present before this edit."""
+    """The layers that stay, out of the `of` layers that were present before this edit: a number, or one a stack."""
 
     keep: Sequence[int]
-    of: int
+    of: int | Sequence[int]
     kind: ClassVar[str] = "keep_layers"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", tuple(sorted(self.keep)))
+        object.__setattr__(self, "of", (self.of,) if isinstance(self.of, int) else tuple(self.of))
 
     def apply(self, layout: Layout) -> Layout:
-        if self.of != len(layout.layers):
-            raise InputError(f"keep_layers: made for a model of {self.of} layers, this one has {len(layout.layers)}")
+        if self.of != layout.depths:
+            made, found = (" + ".join(map(str, depths)) for depths in (self.depths, layout.depths))
+            raise InputError(f"keep_layers: made for a model of {made} layers, this one has {found}")
         _check_kept("keep_layers: the model", "layer", self.keep, [layer.index for layer in layout.layers])
-        return replace(layout, layers=tuple(layer for layer in layout.layers if layer.index in self.keep))
+        kept = replace(layout, layers=tuple(layer for layer in layout.layers if layer.index in self.keep))
+        if len(kept.depths) < len(layout.depths) or 0 in kept.depths:
+            raise InputError("keep_layers: encoder and decoder must keep at least one layer each")
+        return kept
 
     def to_json(self) -> dict[str, Any]:
-        return {"edit": self.kind, "keep": list(self.keep), "of": self.of}
+        of = self.depths[0] if len(self.depths) == 1 else list(self.depths)
+        return {"edit": self.kind, "keep": list(self.keep), "of": of}
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """`of`, as one number a stack."""
+        return self.of  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,8 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
         match data["edit"]:
             case "keep_heads":
                 return KeepHeads({int(index): kept for index, kept in data["heads"].items()})
+            case "keep_cross_heads":
+                return KeepCrossHeads({int(index): kept for index, kept in data["heads"].items()})
             case "keep_neurons":
                 return KeepNeurons({int(index): from_ranges(kept) for index, kept in data["neurons"].items()})
             case "keep_layers":
@@ -136,7 +149,9 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
                 return KeepVocab(from_ranges(data["tokens"]), data["of"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"edit {str(data)[:200]} cannot be read: {error!r}") from None
-    raise InputError(f"edit {data['edit']!r} is not one of keep_heads, keep_layers, keep_neurons, keep_vocab")
+    raise InputError(
+        f"edit {data['edit']!r} is not one of keep_cross_heads, keep_heads, keep_layers, keep_neurons, keep_vocab"
+    )
 
 
 def edits_from_json(data: Iterable[Mapping[str, Any]]) -> list[Edit]:
@@ -150,8 +165,9 @@ def layout_of(config: Mapping[str, Any], edits: Sequence[Mapping[str, Any]] = ()
     InputError where the edits do not fit each other or the sizes in the config, which are those after them."""
     family = family_of(config["model_type"])
     made = edits_from_json(edits)
-    layout = _applied(made, unedited_layout(config, family, _original(KeepLayers, made), _original(KeepVocab, made)))
-    for key, found in ((family.depth_key, len(layout.layers)), ("vocab_size", len(layout.tokens))):
+    layout = _applied(made, unedited_layout(config, family, _original_depths(made), _original_vocabulary(made)))
+    stacks = zip((stack.depth_key for stack in family.stacks), layout.depths, strict=True)
+    for key, found in (*stacks, ("vocab_size", len(layout.tokens))):
         if found != config.get(key, 0):
             sizes = f"{config.get(key, 0)} in the config, {found} after the edits"
             raise InputError(f"{key}: {sizes}; config.json and manifest.json do not belong together")
@@ -162,9 +178,9 @@ def restore_config(config: PretrainedConfig, edits: Sequence[Edit], family: Fami
     """Give a config from after `edits` the depth, vocabulary size and token ids from before them, to replay them on."""
     from assay.core.model.token_ids import renumber
 
-    depth, vocabulary = _original(KeepLayers, edits), _original(KeepVocab, edits)
-    if depth is not None:
-        setattr(config, family.depth_key, depth)
+    depths, vocabulary = _original_depths(edits), _original_vocabulary(edits)
+    if depths is not None:
+        set_depths(config, family, depths)
     if vocabulary is not None:
         config.vocab_size = vocabulary
         last = next(edit for edit in reversed(edits) if isinstance(edit, KeepVocab))
@@ -185,9 +201,35 @@ def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family) 
     return layout
 
 
-def _original(kind: type[KeepLayers | KeepVocab], edits: Iterable[Edit]) -> int | None:
-    """Number of layers, or of tokens, before any was removed; None where none was."""
-    return next((edit.of for edit in edits if isinstance(edit, kind)), None)
+def set_depths(config: PretrainedConfig, family: Family, depths: Sequence[int]) -> None:
+    """Write the number of layers of each stack into the config, under every name that holds it."""
+    mirrored = family.stacks[0].depth_key != "num_hidden_layers" and "num_hidden_layers" in config.to_dict()
+    names = [stack.depth_key for stack in family.stacks] + ["num_hidden_layers"] * mirrored
+    for name, depth in zip(names, [*depths, depths[0]], strict=False):
+        setattr(config, name, depth)
+
+
+def _original_depths(edits: Iterable[Edit]) -> tuple[int, ...] | None:
+    """Number of layers of each stack before any was removed; None where none was."""
+    return next((edit.depths for edit in edits if isinstance(edit, KeepLayers)), None)
+
+
+def _original_vocabulary(edits: Iterable[Edit]) -> int | None:
+    """Number of tokens before any was removed; None where none was."""
+    return next((edit.of for edit in edits if isinstance(edit, KeepVocab)), None)
+
+
+def _keep(layout: Layout, kind: str, units: str, kept: Mapping[int, Sequence[int]]) -> Layout:
+    """The layout with the `units` (a field of LayerLayout) that are `kept` in each named layer."""
+    name = {"heads": "head", "cross": "cross-attention head", "neurons": "neuron"}[units]
+    for index, numbers in kept.items():
+        _check_kept(f"{kind}: layer {index}", name, numbers, getattr(layout.layer(index, kind), units))
+    after = [tuple(kept.get(layer.index, getattr(layer, units))) for layer in layout.layers]
+    if layout.shared and len(set(after)) > 1:
+        raise InputError(f"{kind}: all layers of this model have the same weights, so all must keep the same {name}s")
+    changed: Iterable[dict[str, Any]] = ({units: numbers} for numbers in after)
+    layers = (replace(layer, **change) for layer, change in zip(layout.layers, changed, strict=True))
+    return replace(layout, layers=tuple(layers))
 
 
 def _applied(edits: Iterable[Edit], layout: Layout) -> Layout:

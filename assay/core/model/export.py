@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Exporter = Literal["auto", "optimum", "torch"]
+TASK = "text-classification"  # optimum's name for every kind of classifier
 OPSET = 18  # optimum's choice for these families
 
 
@@ -49,7 +50,7 @@ def export(
     """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode.
 
     InputError where optimum is asked for and cannot be used here, AssayError where no exporter of torch can do it."""
-    absent = why_no_optimum()
+    absent = why_no_optimum() or _why_not_by_optimum(module.config.model_type)
     if exporter == "optimum" and absent:
         raise InputError(f"exporter optimum: {absent}")
     out.mkdir(parents=True, exist_ok=True)
@@ -64,10 +65,19 @@ def export(
     return result
 
 
+def _why_not_by_optimum(family: str) -> str | None:
+    """Why optimum cannot write a classifier of this family; None where it can."""
+    import optimum.exporters.onnx.model_configs  # noqa: F401 (tells the manager what it can write)
+    from optimum.exporters.tasks import TasksManager
+
+    known = TasksManager.get_supported_tasks_for_model_type(family, "onnx", library_name="transformers")
+    return None if TASK in known else f"optimum writes no {TASK} graph of {family}"
+
+
 def _by_optimum(module: PreTrainedModel, out: Path, opset: int | None) -> Exported:
     from optimum.exporters.onnx import onnx_export_from_model
 
-    onnx_export_from_model(module, out, task="text-classification", opset=opset, do_validation=False, device="cpu")
+    onnx_export_from_model(module, out, task=TASK, opset=opset, do_validation=False, device="cpu")
     return Exported("optimum", None)
 
 
@@ -99,10 +109,21 @@ def dynamo(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None = N
 
 
 def _write(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None, **how: Any) -> None:
-    rows = tuple(torch.ones(DUMMY_SHAPE, dtype=torch.int64) for _ in spec.inputs)
+    rows = tuple(_dummy(name, module.config) for name in spec.inputs)
     how |= {"input_names": list(spec.inputs), "output_names": list(spec.outputs), "opset_version": opset}
     with _in_order(module, tuple(spec.inputs)):
         torch.onnx.export(module, rows, str(path), **how)
+
+
+def _dummy(name: str, config: Any) -> torch.Tensor:
+    """Ones; token ids are of an ordinary token, and each row ends as a text does."""
+    rows = torch.ones(DUMMY_SHAPE, dtype=torch.int64)
+    if name == "input_ids":
+        ends = [end for end in (config.pad_token_id, config.eos_token_id) if isinstance(end, int)]
+        rows *= next(token for token in range(3) if token not in ends)
+        if isinstance(config.eos_token_id, int):
+            rows[:, -1] = config.eos_token_id
+    return rows
 
 
 @contextmanager

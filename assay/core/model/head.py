@@ -10,9 +10,10 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from assay.core.errors import InputError
 from assay.core.model.anatomy import Family
-from assay.core.model.reshape import select
+from assay.core.model.linear import select
 
 REGRESSION_NAMES = ("LABEL_0",)  # what transformers calls the one output of a regression
+INIT_STD = 0.02  # where the config states none (BART, T5)
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +41,7 @@ def fit_head(
         raise InputError(
             f"the config asks for tensors that are missing or of another shape: {', '.join(sorted(foreign))}"
         )
-    last = {f"{family.classifier}.{part}" for part in ("weight", "bias")}
+    last = {f"{family.classifier}.{name}" for name, _ in module.get_submodule(family.classifier).named_parameters()}
     if kept and last.isdisjoint(missing):
         _reorder(module, family, wanted)
     else:
@@ -64,4 +65,4 @@ def _draw(module: PreTrainedModel, names: list[str], seed: int) -> None:
             if name.endswith("bias"):
                 parameter.zero_()
             else:
-                parameter.normal_(0.0, module.config.initializer_range, generator=generator)
+                parameter.normal_(0.0, getattr(module.config, "initializer_range", INIT_STD), generator=generator)

@@ -6,9 +6,13 @@ add a family, add a line to `INPUTS`.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from assay.core.artifact import Task
+from assay.core.model.anatomy import family_of
 
 DUMMY_SHAPE = (2, 16)  # [batch, tokens] of the rows that an exporter runs the model on
 Axes = dict[int, str]
@@ -25,6 +29,12 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "xlm-roberta": _TEXT,
     "distilbert": _TEXT,
     "mpnet": _TEXT,
+    "deberta-v2": _TEXT,
+    "albert": _SEGMENTED,
+    "gpt2": _TEXT,
+    "llama": _TEXT,
+    "bart": _TEXT,
+    "t5": _TEXT,
 }
 OUTPUTS: dict[Task, dict[str, Axes]] = {
     "text-classification": {"logits": _ROWS},
@@ -44,3 +54,9 @@ class GraphSpec:
 def graph_spec(family: str, task: Task) -> GraphSpec:
     """The inputs and outputs of a family's graph for a task."""
     return GraphSpec(dict.fromkeys(INPUTS[family], _TOKENS), OUTPUTS[task])
+
+
+def longest_input(config: Mapping[str, Any]) -> int:
+    """Number of tokens the model has positions for; no bound where it counts distances only."""
+    family = family_of(config["model_type"])
+    return sys.maxsize if family.positions_key is None else config[family.positions_key] - family.first_position

@@ -12,21 +12,31 @@ from assay.core.model.anatomy import Family
 
 @dataclass(frozen=True)
 class LayerLayout:
-    """One present layer: its original number and the original numbers of its heads and neurons, ascending."""
+    """One present layer: its original number and the original numbers of its heads and neurons, ascending.
+
+    `stack` is the position of its stack in the family: 0, or 1 for the layers of a decoder that has an encoder below,
+    which have heads of `cross` attention too."""
 
     index: int
     heads: tuple[int, ...]
     neurons: tuple[int, ...]
+    stack: int = 0
+    cross: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Layout:
     """The present layers from bottom to top; `head_dim` is the width of one head and never changes. `tokens` are the
-    original ids of the rows of the word embedding, ascending: row 0 holds the token whose id was `tokens[0]`."""
+    original ids of the rows of the word embedding, ascending: row 0 holds the token whose id was `tokens[0]`.
+
+    `queries_per_kv`: heads that share one key/value head in the original model (grouped-query attention), head h using
+    key/value head h // queries_per_kv. `shared`: all layers have the same weights, so they lose the same parts."""
 
     layers: tuple[LayerLayout, ...]
     head_dim: int
     tokens: Sequence[int] = ()
+    queries_per_kv: int = 1
+    shared: bool = False
 
     def layer(self, index: int, asked_by: str) -> LayerLayout:
         """The layer of that original number; InputError names what is present."""
@@ -36,28 +46,49 @@ class Layout:
         present = ", ".join(str(layer.index) for layer in self.layers)
         raise InputError(f"{asked_by}: layer {index} is not in the model; present: {present}")
 
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Number of layers present in each stack."""
+        stacks = [layer.stack for layer in self.layers]
+        return tuple(stacks.count(stack) for stack in range(max(stacks) + 1))
+
 
 def unedited_layout(
-    config: Mapping[str, Any], family: Family, depth: int | None = None, vocabulary: int | None = None
+    config: Mapping[str, Any], family: Family, depths: Sequence[int] | None = None, vocabulary: int | None = None
 ) -> Layout:
-    """The layout before any edit, from the plain data of `config.json`; `depth` (layers) and `vocabulary` (tokens)
-    override what the config says. A model that reads no text has no tokens."""
-    names = (family.depth_key, family.heads_key, family.width_key, family.neurons_key)
-    missing = [name for name in names if name not in config]
-    if missing:
-        raise InputError(f"config.json: no {', '.join(missing)}; a {config.get('model_type')} model needs it")
-    sizes = {name: config[name] for name in (*names, "vocab_size") if name in config}
-    if wrong := [f"{name} {size!r}" for name, size in sizes.items() if not _is_size(size)]:
-        raise InputError(f"config.json: {', '.join(wrong)}; sizes are whole numbers of at least 1")
-    layers, heads, width, neurons = (sizes[name] for name in names)
+    """The layout before any edit, from the plain data of `config.json`; `depths` (layers a stack) and `vocabulary`
+    (tokens) override what the config says. A model that reads no text has no tokens."""
+    sizes = _sizes(config, family)
+    layers: list[LayerLayout] = []
+    for place, stack in enumerate(family.stacks):
+        depth = sizes[stack.depth_key] if depths is None else depths[place]
+        heads, neurons = tuple(range(sizes[stack.heads_key])), tuple(range(sizes[stack.neurons_key]))
+        cross = heads if stack.cross else ()
+        layers += [LayerLayout(len(layers) + at, heads, neurons, place, cross) for at in range(depth)]
+    queries = sizes[family.stacks[0].heads_key]
     return Layout(
-        layers=tuple(
-            LayerLayout(index, tuple(range(heads)), tuple(range(neurons)))
-            for index in range(layers if depth is None else depth)
-        ),
-        head_dim=width // heads,
+        layers=tuple(layers),
+        head_dim=sizes.get(family.head_dim_key or "", sizes[family.width_key] // queries),
         tokens=range(sizes.get("vocab_size", 0) if vocabulary is None else vocabulary),
+        queries_per_kv=queries // sizes.get(family.kv_heads_key or "", queries),
+        shared=family.shares_layers,
     )
+
+
+def _sizes(config: Mapping[str, Any], family: Family) -> dict[str, int]:
+    """The sizes a layout is made of, by name; InputError where one is missing or is no size."""
+    stacks = [(stack.depth_key, stack.heads_key, stack.neurons_key) for stack in family.stacks]
+    names = dict.fromkeys([family.width_key, *(name for keys in stacks for name in keys)])
+    optional = [family.head_dim_key, family.kv_heads_key, "vocab_size"]
+    found = {name: config[name] for name in names if name in config}
+    found |= {name: config[name] for name in optional if name and config.get(name) is not None}
+    if "n_inner" in found and found["n_inner"] is None:  # GPT-2's way to say four times the width
+        found["n_inner"] = 4 * config.get(family.width_key, 0)
+    if missing := [name for name in names if name not in found]:
+        raise InputError(f"config.json: no {', '.join(missing)}; a {config.get('model_type')} model needs it")
+    if wrong := [f"{name} {size!r}" for name, size in found.items() if not _is_size(size)]:
+        raise InputError(f"config.json: {', '.join(wrong)}; sizes are whole numbers of at least 1")
+    return found
 
 
 def _is_size(value: Any) -> bool:

@@ -35,6 +35,7 @@ from assay.core.model.generations import (
     written_by_other,
 )
 from assay.core.model.head import REGRESSION_NAMES, fit_head, head_names, set_names
+from assay.core.model.inputs import longest_input
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -101,8 +102,8 @@ def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
     except Exception as error:  # tokenizers raises nothing narrower for a file it cannot read
         cause = f"{first_line(error)}{written_by_other(artifact.config)}"
         raise InputError(f"{artifact.path}: no usable tokenizer ({cause})") from None
-    positions = artifact.config["max_position_embeddings"] - family_of(artifact.family).first_position
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(artifact.config))
+    tokenizer.padding_side = "right"  # where positions are counted from the first column, padding must come after
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token
         log.warning("%s: the tokenizer has no pad token; %s pads", artifact.path, tokenizer.pad_token)
@@ -184,8 +185,8 @@ def _from_pretrained(
             output_loading_info=True,
         )
     family = family_of(artifact.family)
-    layers = family.layers.removeprefix(family.base)
-    surplus = sorted(name for name in info["unexpected_keys"] if f"{layers}." in f".{name}")
+    layers = tuple(f"{stack.layers.removeprefix(family.base)}." for stack in family.stacks)
+    surplus = sorted(name for name in info["unexpected_keys"] if any(path in f".{name}" for path in layers))
     if surplus:
         raise InputError(f"{artifact.path / WEIGHTS}: holds tensors the config has no place for: {', '.join(surplus)}")
     return module, sorted(mismatched_names(info["mismatched_keys"]).union(info["missing_keys"]))
@@ -197,7 +198,13 @@ def _config(artifact: Artifact) -> PretrainedConfig:
         path, installed = artifact.path / "config.json", version_of("transformers")
         said = f"transformers {installed} ignores {', '.join(dropped)}{written_by_other(artifact.config)}"
         raise InputError(f"{path}: {said}")
-    return AutoConfig.from_pretrained(artifact.path, local_files_only=True)
+    config = AutoConfig.from_pretrained(artifact.path, local_files_only=True)
+    family = family_of(artifact.family)
+    if family.causal or len(family.stacks) > 1:
+        config.use_cache = False  # of keys and values for the next token, which a classifier never asks for
+    if config.pad_token_id is None:  # a classifier of the causal kind refuses batches without one
+        config.pad_token_id = load_tokenizer(artifact).pad_token_id
+    return config
 
 
 def _kernel(artifact: Artifact, wanted: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from assay.core.artifact import Artifact
-from assay.core.errors import AssayError, NotGiven
+from assay.core.errors import NotGiven
 from assay.core.model.at_once import at_once, cores, one_torch_thread_each
 
 if TYPE_CHECKING:
@@ -79,12 +79,34 @@ class Encoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.max_length = min(max_length, tokenizer.model_max_length)
+        named = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        self._blank = next((token for token in named if token is not None), 0)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, special tokens included, cut to `max_length`. A blank text keeps its separators."""
+        """Token ids of each text, special tokens included, cut to `max_length`. A blank text keeps its separators,
+        or is one token where the tokenizer adds none."""
         if not texts:
             return []
-        return self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+        found = self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+        return [ids or [self._blank] for ids in found]
+
+    def offsets(self, texts: Sequence[str], cut: bool = True) -> list[list[tuple[int, int] | None]]:
+        """Of each text where its tokens stand in it, (start, end) in characters, None for added separators: one for
+        each of `ids`, or for each of the whole text unless `cut`. NotGiven from a tokenizer that cannot tell."""
+        if not self.tokenizer.is_fast:
+            raise NotGiven(f"{type(self.tokenizer).__name__} does not tell where tokens stand; use a fast tokenizer")
+        if not texts:
+            return []
+        told = self.tokenizer(
+            list(texts),
+            truncation=cut,
+            max_length=self.max_length if cut else None,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            verbose=False,
+        )
+        both = zip(told["offset_mapping"], told["special_tokens_mask"], strict=True)
+        return [[None if own else span for span, own in zip(*text, strict=True)] for text in both]
 
     def batches(
         self, texts: Sequence[str], batch_size: int, pad_to: int | None = None
@@ -144,6 +166,8 @@ class TorchPredictor:
         """Stream of StateBatch, see WhiteBox. AssayError when attentions are asked for and the kernel gives none."""
         import torch
 
+        from assay.core.model.outputs import attentions_of, hidden_states_of
+
         special_ids = torch.tensor(sorted(set(self.encoder.tokenizer.all_special_ids)))
         for rows, inputs in self.encoder.batches(texts, batch_size):
             batch = _tensors(inputs)
@@ -151,8 +175,8 @@ class TorchPredictor:
                 out = self.module(**batch, output_hidden_states=True, output_attentions=attentions)
             mask = batch["attention_mask"].bool()
             special = torch.isin(batch["input_ids"], special_ids) & mask
-            weights = _attentions(out) if attentions else []
-            yield StateBatch(rows, batch["input_ids"], mask, special, list(out.hidden_states), weights, out.logits)
+            weights = attentions_of(out) if attentions else []
+            yield StateBatch(rows, batch["input_ids"], mask, special, hidden_states_of(out), weights, out.logits)
 
 
 class OnnxPredictor:
@@ -214,10 +238,3 @@ def _tensors(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     import torch
 
     return {name: torch.from_numpy(value) for name, value in inputs.items()}
-
-
-def _attentions(out: object) -> list[torch.Tensor]:
-    weights = getattr(out, "attentions", None)
-    if not weights or any(layer is None for layer in weights):
-        raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
-    return list(weights)

@@ -6,91 +6,105 @@ The modules stay the same ones; their parameters are replaced by smaller ones of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from assay.core.errors import AssayError
-from assay.core.model.anatomy import Family
+from assay.core.errors import AssayError, InputError
+from assay.core.model.anatomy import Attention, Family
+from assay.core.model.blocks import Block, blocks_of
+from assay.core.model.edits import set_depths
+from assay.core.model.key_values import match_queries
 from assay.core.model.layout import LayerLayout, Layout
+from assay.core.model.linear import in_width, out_width, select
+from assay.core.model.position_bias import narrow_bias, own_bias
 from assay.core.model.vocabulary import cut_vocabulary
 
 
 def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout) -> None:
     """Cut `module`, which has the layout `before`, to `after`, a part of it. Depth, vocabulary size and token ids in
-    its config follow."""
-    blocks = list(module.get_submodule(family.layers).children())
-    _check_fits(blocks, family, before)
+    its config follow. InputError, before anything is cut, where layers count their own number into their output."""
+    blocks = blocks_of(module, family)
+    _check_fits(blocks, before)
+    if len(after.layers) < len(before.layers) and getattr(module.config, "scale_attn_by_inverse_layer_idx", False):
+        raise InputError("keep_layers: scale_attn_by_inverse_layer_idx scales each layer by its number; none can go")
     cut_vocabulary(module, family, before.tokens, after.tokens)
-    kept = []
+    if family.position_bias == "first layer" and before.layers != after.layers:
+        own_bias(blocks)
+    kept: list[tuple[Block, LayerLayout]] = []
+    done: set[int] = set()
     for old, block in zip(before.layers, blocks, strict=True):
         new = next((layer for layer in after.layers if layer.index == old.index), None)
         if new is not None:
-            _cut_heads(block, family, old, new, before.head_dim)
-            _cut_neurons(block, family, old, new)
-            kept.append(block)
-    module.set_submodule(family.layers, nn.ModuleList(kept))
-    setattr(module.config, family.depth_key, len(kept))
+            if id(block.module) not in done:
+                _cut(block, family, before, old, new)
+                done.add(id(block.module))
+            kept.append((block, new))
+    if len(kept) < len(blocks):
+        _replace_layers(module, family, kept)
+    set_depths(module.config, family, after.depths)
 
 
-def select(linear: nn.Module, positions: Sequence[int], dim: int) -> None:
-    """Keep these outputs (dim 0, with their bias) or inputs (dim 1) of a linear map [out, in], in this order."""
-    if not isinstance(linear, nn.Linear):
-        raise AssayError(f"{type(linear).__name__}: only float linear maps can be cut")
-    index = torch.tensor(positions, device=linear.weight.device)
-    linear.weight = _part(linear.weight, index, dim)
-    if dim == 0 and linear.bias is not None:
-        linear.bias = _part(linear.bias, index, 0)
-    linear.out_features, linear.in_features = linear.weight.shape
+def _cut(block: Block, family: Family, layout: Layout, old: LayerLayout, new: LayerLayout) -> None:
+    if new.heads != old.heads:
+        _cut_heads(block, block.stack.attention, layout, old.heads, new.heads)
+        if family.position_bias is not None:
+            narrow_bias(block, family, [old.heads.index(head) for head in new.heads])
+    if new.cross != old.cross:
+        assert block.stack.cross is not None
+        _cut_heads(block, block.stack.cross, layout, old.cross, new.cross)
+    if new.neurons != old.neurons:
+        place = {neuron: position for position, neuron in enumerate(old.neurons)}
+        positions = [place[neuron] for neuron in new.neurons]
+        for linear in block.parts(block.stack.ffn_in):
+            select(linear, positions, dim=0)
+        select(block.ffn_out, positions, dim=1)
 
 
-def _part(parameter: torch.Tensor, index: torch.Tensor, dim: int) -> nn.Parameter:
-    return nn.Parameter(parameter.detach().index_select(dim, index), requires_grad=parameter.requires_grad)
+def _cut_heads(block: Block, names: Attention, layout: Layout, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    heads, width = [old.index(head) for head in new], len(old) * layout.head_dim
+    channels = _channels(heads, layout.head_dim)
+    for linear in block.parts(names.q):
+        select(linear, channels, dim=0)
+    select(block.part(names.o), channels, dim=1)
+    if names.qkv is not None:
+        select(block.part(names.qkv), [third * width + channel for third in range(3) for channel in channels], dim=0)
+    attention = block.part(names.module)
+    if layout.queries_per_kv == 1:
+        for linear in block.parts(names.kv):
+            select(linear, channels, dim=0)
+    else:
+        groups = ([head // layout.queries_per_kv for head in each] for each in (old, new))
+        old_kv, users = sorted(set(next(groups))), next(groups)
+        new_kv = sorted(set(users))
+        for linear in block.parts(names.kv):
+            select(linear, _channels([old_kv.index(head) for head in new_kv], layout.head_dim), dim=0)
+        match_queries(attention, block.parts(names.kv), [new_kv.index(head) for head in users], layout.head_dim)
+    for name, size in ((names.count, len(heads)), (names.channels, len(channels))):
+        if name is not None:
+            setattr(attention, name, size)
 
 
-def _cut_heads(block: nn.Module, family: Family, old: LayerLayout, new: LayerLayout, head_dim: int) -> None:
-    if new.heads == old.heads:
+def _channels(heads: list[int], head_dim: int) -> list[int]:
+    return [head * head_dim + channel for head in heads for channel in range(head_dim)]
+
+
+def _replace_layers(module: PreTrainedModel, family: Family, kept: list[tuple[Block, LayerLayout]]) -> None:
+    """Leave the kept layers in the model's lists; what numbers itself by place in its stack is numbered anew."""
+    if family.shares_layers:
         return
-    heads = [old.heads.index(head) for head in new.heads]
-    channels = [head * head_dim + channel for head in heads for channel in range(head_dim)]
-    for path in (family.q, family.k, family.v):
-        select(block.get_submodule(path), channels, dim=0)
-    select(block.get_submodule(family.o), channels, dim=1)
-    attention = block.get_submodule(family.attention)
-    setattr(attention, family.head_count, len(heads))
-    setattr(attention, family.head_width, len(channels))
-    if family.head_bias_module is not None:
-        bias_module = block.get_submodule(family.head_bias_module)
-        bias_module.register_forward_pre_hook(_BiasOfHeads(heads), with_kwargs=True)
+    for _, members in groupby(kept, key=lambda each: each[1].stack):
+        layers = [block for block, _ in members]
+        module.set_submodule(layers[0].stack.layers, nn.ModuleList(block.module for block in layers))
+        for place, block in enumerate(layers):
+            for part in block.module.modules():
+                if isinstance(getattr(part, "layer_idx", None), int):
+                    part.layer_idx = place  # type: ignore[assignment]
 
 
-def _cut_neurons(block: nn.Module, family: Family, old: LayerLayout, new: LayerLayout) -> None:
-    if new.neurons == old.neurons:
-        return
-    place = {neuron: position for position, neuron in enumerate(old.neurons)}
-    positions = [place[neuron] for neuron in new.neurons]
-    select(block.get_submodule(family.ffn_in), positions, dim=0)
-    select(block.get_submodule(family.ffn_out), positions, dim=1)
-
-
-class _BiasOfHeads:
-    """Pre-hook that narrows the position bias all layers share to the heads of one layer; hooks of later edits stack,
-    each with positions among the heads the one before left. Plain indexing, so it is traced and exported."""
-
-    def __init__(self, heads: list[int]) -> None:
-        self.heads = heads
-
-    def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if kwargs.get("position_bias") is None:
-            raise AssayError(f"{type(module).__name__} was called without position_bias=; its heads cannot be matched")
-        return args, {**kwargs, "position_bias": kwargs["position_bias"][:, self.heads]}
-
-
-def _check_fits(blocks: list[nn.Module], family: Family, layout: Layout) -> None:
-    found = [tuple(b.get_submodule(path).out_features for path in (family.q, family.ffn_in)) for b in blocks]
+def _check_fits(blocks: list[Block], layout: Layout) -> None:
+    found = [(in_width(block.o), out_width(block.parts(block.stack.ffn_in)[0])) for block in blocks]
     stated = [(len(layer.heads) * layout.head_dim, len(layer.neurons)) for layer in layout.layers]
     if found != stated:
         raise AssayError(

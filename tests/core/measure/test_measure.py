@@ -26,10 +26,11 @@ from assay.core.measure import side_by_side as measuring
 from assay.core.measure.child import peak_rss_mib
 from assay.core.measure.settings import MeasureSettings
 from assay.core.measure.side_by_side import measure, memory_groups
-from assay.core.measure.token_batch import longest_input, token_batch
+from assay.core.measure.token_batch import token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import Count, count_graph, count_module
 from assay.core.model.export import export
+from assay.core.model.inputs import longest_input
 from assay.core.model.load import load_module, load_tokenizer
 
 SETTINGS = MeasureSettings(batch_size=1, throughput_batch_size=2, length=500, threads=1, rounds=4, warmup=1, starts=1)

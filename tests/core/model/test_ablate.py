@@ -12,9 +12,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from assay.core.artifact import Artifact
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, InputError
 from assay.core.model.ablate import Cut, layers_replaced, logits_without
 from assay.core.model.anatomy import FAMILIES, Family
+from assay.core.model.blocks import modules_of
 from assay.core.model.edits import KeepHeads, KeepLayers, KeepNeurons, apply_edits
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads, mask_neurons
@@ -43,14 +44,17 @@ def masked(model: nn.Module, family: Family, inputs: dict[str, torch.Tensor], cu
     sizes = NEURONS if cut.part == "neurons" else HEADS
     masks = [torch.ones(size) for size in sizes]
     masks[cut.layer][list(cut.units)] = 0
-    own = list(model.get_submodule(family.layers).children())
+    own = modules_of(model, family)
     rest = [block for place, block in enumerate(own) if cut.part != "layer" or place != cut.layer]
     mask = {"heads": mask_heads, "neurons": mask_neurons, "layer": lambda *given: nullcontext()}[cut.part]
     with mask(model, family, masks), layers_replaced(model, family, rest):
         return model(**inputs).logits
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+ONE_STACK = [name for name, family in FAMILIES.items() if len(family.stacks) == 1 and not family.shares_layers]
+
+
+@pytest.mark.parametrize("name", ONE_STACK)
 def test_a_part_left_out_is_a_part_masked_in_a_model_that_was_cut_before(
     name: str, tiny_artifact: MakeArtifact
 ) -> None:
@@ -67,6 +71,13 @@ def test_a_part_left_out_is_a_part_masked_in_a_model_that_was_cut_before(
         assert (logits - plain).abs().max() > 1e-3, cut  # the part did something
     with torch.no_grad():
         torch.testing.assert_close(model(**inputs).logits, before, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - set(ONE_STACK)))
+def test_two_stacks_and_shared_layers_are_refused(name: str, tiny_artifact: MakeArtifact) -> None:
+    artifact = tiny_artifact(name)
+    with pytest.raises(InputError, match="only where one stack has layers of their own weights"):
+        logits_without(load_module(artifact), FAMILIES[name], inputs_of(artifact), [Cut(0, "layer")])
 
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from exporters import EXPORTERS
 from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, Task, open_source
@@ -18,6 +17,7 @@ from assay.core.errors import AssayError, InputError, SettingError
 from assay.core.model import export as exporting
 from assay.core.model.anatomy import FAMILIES
 from assay.core.model.export import Exported, export
+from assay.core.model.generations import why_no_optimum
 from assay.core.model.graph import as_onnx, fused_operators
 from assay.core.model.inputs import INPUTS, OUTPUTS
 from assay.core.model.load import load_module, load_tokenizer
@@ -26,7 +26,7 @@ from compress.steps.export_onnx import ExportOnnx
 
 TEXTS = ["a great film", "dull", ""]
 AXES = ["batch_size", "sequence_length"]
-SEGMENTED = ["bert", "electra"]
+SEGMENTED = ["albert", "bert", "electra"]
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,14 @@ def test_every_family_and_task_has_its_inputs() -> None:
     assert set(OUTPUTS) == set(get_args(Task))
 
 
-@pytest.mark.parametrize("exporter", EXPORTERS)
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+BY_BOTH = [family for family in ("bert", "distilbert", "gpt2", "bart") if why_no_optimum() is None]
+# The TorchScript exporter cannot write the masks that decoders have in transformers 4.
+BY_TORCH = [family for family in sorted(FAMILIES) if family not in ("gpt2", "llama") or not BY_BOTH]
+
+
+@pytest.mark.parametrize(
+    ("family", "exporter"), [*((each, "torch") for each in BY_TORCH), *((each, "optimum") for each in BY_BOTH)]
+)
 def test_names_axes_answers_and_fused_operators_are_those_of_the_family(
     family: str, exporter: str, source: Callable[[str], Artifact], tmp_path: Path
 ) -> None:
@@ -72,10 +78,11 @@ def test_names_axes_answers_and_fused_operators_are_those_of_the_family(
     expected, found = (open_predictor(item, 32).logits(TEXTS) for item in (model, as_onnx(model, tmp_path)))
     assert found == pytest.approx(expected, abs=1e-5)
     assert np.ptp(expected[:, 0]) > 0.01
-    fused = fused_operators(tmp_path / GRAPH)
-    norms = fused.get("LayerNormalization", 0) + fused.get("SkipLayerNormalization", 0)
-    assert norms == 5, fused  # one after the embeddings, two a layer
-    assert fused.get("Gelu", 0) + fused.get("BiasGelu", 0) >= 2, fused
+    if family not in ("gpt2", "llama", "t5"):  # they have other norms, or another activation
+        fused = fused_operators(tmp_path / GRAPH)
+        norms = fused.get("LayerNormalization", 0) + fused.get("SkipLayerNormalization", 0)
+        assert norms == (7 if family == "bart" else 5), fused  # one after the embeddings, two a layer; three in BART's
+        assert fused.get("Gelu", 0) + fused.get("BiasGelu", 0) + fused.get("FastGelu", 0) >= 2, fused
     assert exported == Exported({"optimum": "optimum", "torch": "torch (TorchScript)"}[exporter], None)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from edits_to_fit import fit
 from onnx import TensorProto, helper
 from safetensors.torch import load_file, load_model, save_file
 from tiny_jobs import carry_out
@@ -24,6 +25,7 @@ from assay.core.artifact import WEIGHTS, Artifact, open_finished, open_source
 from assay.core.errors import InputError, NotGiven
 from assay.core.manifest import Manifest, hash_folder
 from assay.core.model.anatomy import FAMILIES, family_of
+from assay.core.model.blocks import blocks_of
 from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, apply_edits
 from assay.core.model.load import find_graph, load_module, load_session, load_source, load_tokenizer, save_module
 
@@ -66,6 +68,7 @@ def test_logits_before_saving_equal_those_after_loading(
 ) -> None:
     source = tiny_artifact(family)
     model = load_module(source)
+    edits = fit(edits, family_of(family))
     apply_edits(model, edits, family_of(family))
     before = logits(model, source)
     saved = save(model, source, edits, tmp_path / "saved")
@@ -218,8 +221,9 @@ class TestSource:
         assert one.config.id2label == {0: "x", 1: "y", 2: "z"}
         assert one.config.problem_type == "single_label_classification"
         stored = load_file(source.path / WEIGHTS)
-        name = FAMILIES[family].layers.removeprefix(f"{FAMILIES[family].base}.") + ".3"
-        layer = dict(one.get_submodule(f"{FAMILIES[family].base}.{name}").named_parameters())
+        path = blocks_of(one, FAMILIES[family])[-1].path
+        name = path.removeprefix(f"{FAMILIES[family].base}.")
+        layer = dict(one.get_submodule(path).named_parameters())
         assert all(torch.equal(value, stored[f"{name}.{part}"]) for part, value in layer.items())
 
     def test_a_head_for_the_same_classes_is_kept_in_the_wanted_order(self, tiny_artifact: MakeArtifact) -> None:
@@ -274,7 +278,7 @@ class TestSource:
 class TestTokenizer:
     """The folder's own tokenizer, made safe."""
 
-    @pytest.mark.parametrize("family", sorted(FAMILIES))
+    @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"t5"}))  # which has no end of positions
     def test_the_longest_text_fits_the_positions(self, family: str, tiny_artifact: MakeArtifact) -> None:
         source = tiny_artifact(family)
         path = source.path / "tokenizer_config.json"

@@ -1,0 +1,33 @@
+"""Hidden states and attention weights in the order of the layers, whatever the shape of a model's output.
+
+A model with an encoder and a decoder gives two lists of each; here they are one, the encoder's first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from assay.core.errors import AssayError
+
+
+def hidden_states_of(output: Any) -> list[Tensor]:
+    """The embedding output, then what leaves each layer, all [batch, tokens, width]. A decoder's own embedding output
+    is left out. AssayError where the model was not asked for them."""
+    own = getattr(output, "hidden_states", None)
+    if own is None and getattr(output, "encoder_hidden_states", None):
+        own = [*output.encoder_hidden_states, *output.decoder_hidden_states[1:]]
+    if not own:
+        raise AssayError("the model returned no hidden states; ask for output_hidden_states")
+    return list(own)
+
+
+def attentions_of(output: Any) -> list[Tensor]:
+    """Self-attention weights of each layer, [batch, heads, tokens, tokens]. AssayError where the kernel gave none."""
+    own = getattr(output, "attentions", None)
+    if own is None and getattr(output, "encoder_attentions", None):
+        own = [*output.encoder_attentions, *output.decoder_attentions]
+    if not own or any(layer is None for layer in own):
+        raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
+    return list(own)
