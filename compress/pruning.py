@@ -81,7 +81,8 @@ def removal_rounds(
         ranked = [layer.masked_fill(out, -torch.inf) for layer, out in zip(fresh, gone, strict=True)]
         kept = keep_best(ranked, fraction * part / iterations, per_layer or subject.shared, multiple_of)
         gone = [
-            torch.ones_like(out).index_fill(0, torch.tensor(stay), False) for out, stay in zip(gone, kept, strict=True)
+            torch.ones_like(out).index_fill(0, torch.tensor(stay, dtype=torch.int64), False)
+            for out, stay in zip(gone, kept, strict=True)
         ]
         yield kept, scores
 

@@ -39,8 +39,10 @@ def sensitivity(
         masks = [torch.ones(len(labels), size, requires_grad=True) for size in sizes]
         with masker(model, masks=masks), torch.enable_grad():
             loss = task_loss(model(**inputs).logits, labels, task) * len(labels)  # sum over rows
-        gradients = torch.autograd.grad(loss, masks)
-        totals = [total + gradient.abs().sum(0) for total, gradient in zip(totals, gradients, strict=True)]
+        used = [place for place, size in enumerate(sizes) if size]
+        gradients = torch.autograd.grad(loss, [masks[place] for place in used])
+        for place, gradient in zip(used, gradients, strict=True):
+            totals[place] += gradient.abs().sum(0)
         rows += len(labels)
     return [total / rows for total in totals]
 
