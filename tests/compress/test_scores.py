@@ -17,12 +17,14 @@ from assay.core.artifact import Artifact
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import FAMILIES
 from assay.core.model.load import load_module
+from assay.core.model.masks import mask_heads
 from compress import pruning
+from compress.losses.task import task_loss
 from compress.pruning import choose_units, score_units, scoring_subject
 from compress.scores.subject import Subject
 
 MakeArtifact = Callable[..., Artifact]
-HEAD_SCORES = ("gradient", "magnitude", "confidence", "random")
+HEAD_SCORES = ("gradient", "ablation", "magnitude", "confidence", "random")
 
 
 def subject_of(artifact: Artifact, folder: Path, unit: Any = "heads") -> Subject:
@@ -44,6 +46,22 @@ def test_a_head_that_writes_nothing_scores_nothing_and_no_other_does(name: str, 
     assert [layer.eq(0).tolist() for layer in scores] == [[False] * 4, [False, False, True, False]]
 
 
+def test_ablation_is_the_loss_without_the_head_also_where_others_are_off_already(heads: Subject) -> None:
+    off = [torch.tensor([1.0, 1, 0, 1]), torch.ones(4)]
+    with mask_heads(heads.module, heads.family, off):
+        scores = score_units("ablation", heads)
+    assert scores[0][2].item() == pytest.approx(0, abs=1e-6)
+    assert scores[1][2].item() == pytest.approx(0, abs=1e-6)
+    with_and_without = [off, [torch.tensor([1.0, 0, 0, 1]), torch.ones(4)]]
+    losses = []
+    for masks in with_and_without:
+        with mask_heads(heads.module, heads.family, masks), torch.no_grad():
+            (batch,) = heads.batches
+            losses.append(task_loss(heads.module(**heads.inputs()[0]).logits, batch["labels"], heads.task).item())
+    assert abs(losses[1] - losses[0]) > 1e-4
+    assert scores[0][1].item() == pytest.approx(losses[1] - losses[0], abs=1e-5)
+
+
 def test_magnitude_is_the_norm_of_the_output_slice(heads: Subject) -> None:
     weight = heads.module.get_submodule("bert.encoder.layer.0.attention.output.dense").weight.detach()
     assert score_units("magnitude", heads)[0][3].item() == pytest.approx(weight[:, 24:].norm().item())
@@ -56,7 +74,7 @@ def test_a_score_has_a_figure_for_each_head_that_is_left(
     cut = carry_out(tmp_path, tiny_artifact("mpnet", layers=3), [("prune_heads", {"remove": {0: [1], 2: [0, 2, 3]}})])
     scores = score_units(name, subject_of(cut, tmp_path))
     assert [len(layer) for layer in scores] == [3, 4, 1]
-    assert all((layer >= 0).all() for layer in scores)
+    assert name == "ablation" or all((layer >= 0).all() for layer in scores)
 
 
 class Attentive(nn.Module):
