@@ -15,7 +15,7 @@ from assay.run.job import Outcome, run_job
 
 SIGNS = {"neg": "awful", "pos": "wonderful"}
 TEACHER = [{"finetune": {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3}}]
-MEASURE = {"rounds": 2, "warmup": 0, "length": 16, "starts": 1}
+MEASURE = {"rounds": 2, "warmup": 0, "length": 16, "starts": 0}
 
 
 def write_rows(path: Path, rows: int = 80, seed: int = 0) -> Path:

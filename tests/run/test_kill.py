@@ -18,7 +18,7 @@ from tiny_models import write_tiny
 from assay.core.manifest import hash_file
 
 PATIENCE_S = 240
-EPOCHS = 40  # 240 steps: a second or more, so that a kill falls into them
+EPOCHS = 20  # 120 steps: a second or more, so that a kill falls into them
 TEACHER = [{"finetune": {"epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}}]
 VARIANTS = {"small": [{"prune_layers": {"keep": 2}}, {"distil": {"epochs": EPOCHS / 2, "batch_size": 8}}]}
 

@@ -10,7 +10,7 @@ class MeasureSettings(BaseModel):
 
     Variants take turns for `rounds` rounds on `threads` threads, after `warmup` rounds that are not counted, so that
     a busy neighbour slows all of them alike. 40 rounds give a median steady to a few per cent on a quiet machine.
-    Each is started `starts` times in a process of its own for cold start and peak memory."""
+    Each is started `starts` times in a process of its own for cold start and peak memory; 0 leaves both out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -20,4 +20,4 @@ class MeasureSettings(BaseModel):
     threads: int = Field(default=1, ge=1)
     rounds: int = Field(default=40, ge=1)
     warmup: int = Field(default=5, ge=0)
-    starts: int = Field(default=3, ge=1)
+    starts: int = Field(default=3, ge=0)

@@ -127,7 +127,7 @@ class _Measurement:
                     seen[name].append(self._start_once(self.artifacts[name]))
             tick()
         for name, done in seen.items():
-            if len(done) == starts:
+            if done and len(done) == starts:
                 self.results[name] |= cold_start.summary(done)
 
     def _start_once(self, artifact: Artifact) -> cold_start.Start:
