@@ -68,4 +68,5 @@ class Amnesia:
 
 
 def _right(model: TorchPredictor, rows: Examples) -> np.ndarray:
-    return np.asarray(model.logits(rows.texts).argmax(1) == rows.labels)
+    """Asks the class, past any memory of answers that the model may have been given: hooks change the answers."""
+    return np.asarray(type(model).logits(model, rows.texts).argmax(1) == rows.labels)

@@ -13,7 +13,7 @@ from probe.pooling import Pooling, pooled_states
 if TYPE_CHECKING:
     import torch
 
-    from assay.core.model.predict import WhiteBox
+    from probe.shared_states import SharedStates
     from probe.tasks import Examples
 
 
@@ -35,11 +35,10 @@ class LayerStates:
     pooled: dict[Pooling, list[np.ndarray]]
 
     @classmethod
-    def read(cls, model: WhiteBox, parts: Sequence[Examples], poolings: Sequence[Pooling]) -> LayerStates:
+    def read(cls, model: SharedStates, parts: Sequence[Examples], poolings: Sequence[Pooling]) -> LayerStates:
         """States of the texts of these examples."""
         texts = sorted({text for part in parts for text in part.texts})
-        numbers = (0, *(layer + 1 for layer in model.layers))
-        return cls(numbers, {text: i for i, text in enumerate(texts)}, pooled_states(model, texts, poolings))
+        return cls(model.numbers, {text: i for i, text in enumerate(texts)}, pooled_states(model, texts, poolings))
 
     def of(self, examples: Examples) -> Iterator[PooledLayer]:
         """States of these texts, pooling by pooling and layer by layer."""

@@ -20,6 +20,7 @@ from probe.pooling import check_depth, pool_mean
 
 if TYPE_CHECKING:
     from assay.core.model.predict import StateBatch, WhiteBox
+    from probe.shared_states import SharedStates
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def first_of_each(owners: torch.Tensor) -> torch.Tensor:
     return new.nonzero().flatten()
 
 
-def layer_vectors(model: WhiteBox, texts: Sequence[str], rows: Sequence[int], per_text: int, seed: int) -> LayerVectors:
+def layer_vectors(
+    model: WhiteBox | SharedStates, texts: Sequence[str], rows: Sequence[int], per_text: int, seed: int
+) -> LayerVectors:
     """Vectors of all layers. `rows` are the numbers of the texts in the split; at most `per_text` tokens are drawn."""
     parts = [_of_batch(model, batch, rows, per_text, seed) for batch in model.states(texts)]
     places = torch.tensor([row for batch_rows, _ in parts for row in batch_rows]).argsort()
@@ -68,7 +71,7 @@ def layer_vectors(model: WhiteBox, texts: Sequence[str], rows: Sequence[int], pe
 
 
 def _of_batch(
-    model: WhiteBox, batch: StateBatch, rows: Sequence[int], per_text: int, seed: int
+    model: WhiteBox | SharedStates, batch: StateBatch, rows: Sequence[int], per_text: int, seed: int
 ) -> tuple[list[int], LayerVectors]:
     """The texts of the batch, and their vectors in that order."""
     check_depth(model, len(batch.hidden))
@@ -82,14 +85,14 @@ def _of_batch(
     return batch.rows, vectors
 
 
-def _read_ids(model: WhiteBox, batch: StateBatch) -> list[list[int]]:
+def _read_ids(model: WhiteBox | SharedStates, batch: StateBatch) -> list[list[int]]:
     """Of each text the ids of its real tokens, as they were before any vocabulary was cut."""
     original = original_ids(model)
     read = [ids[mask].tolist() for ids, mask in zip(batch.input_ids, batch.mask, strict=True)]
     return read if original is None else [[original[token] for token in tokens] for tokens in read]
 
 
-def original_ids(model: WhiteBox) -> Sequence[int] | None:
+def original_ids(model: WhiteBox | SharedStates) -> Sequence[int] | None:
     """The original id of each token of a model whose vocabulary was cut; None where ids are the original ones."""
     edits = model.artifact.edits
     if not any(edit["edit"] == "keep_vocab" for edit in edits):

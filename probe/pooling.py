@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from assay.core.model.predict import WhiteBox
+    from probe.shared_states import SharedStates
 
 Pool = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 Pooling = Literal["mean", "first"]
@@ -34,7 +35,7 @@ POOLINGS: dict[Pooling, Pool] = {"mean": pool_mean, "first": pool_first}
 
 
 def pooled_states(
-    model: WhiteBox, texts: Sequence[str], poolings: Sequence[Pooling]
+    model: WhiteBox | SharedStates, texts: Sequence[str], poolings: Sequence[Pooling]
 ) -> dict[Pooling, list[np.ndarray]]:
     """For each pooling, one float32 [texts, width] a layer, embedding output first, from one pass over the texts."""
     found: dict[Pooling, list[np.ndarray]] = {}
@@ -49,7 +50,7 @@ def pooled_states(
     return found
 
 
-def check_depth(model: WhiteBox, found: int) -> None:
+def check_depth(model: WhiteBox | SharedStates, found: int) -> None:
     """AssayError unless a model gave as many hidden states as it has layers, and one of the embedding output."""
     expected = len(model.layers) + 1
     if found != expected:

@@ -13,11 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from assay.core.metric import Metric
+from probe.shared_states import StateCache
 
 if TYPE_CHECKING:
     from assay.core.data.prepare import JobData
@@ -37,12 +39,17 @@ class Findings:
 
 @dataclass(frozen=True)
 class ProbeContext:
-    """`teacher` is the full model's predictor; probes that compare with it (fidelity) run both on the same rows."""
+    """`teacher` is the full model's predictor; probes that compare with it (fidelity) run both on the same rows.
+
+    `states.of(model)` gives hidden states that all probes of a run share, each text read once. `kept` outlives a probe:
+    what one found of the teacher and will want again for the next variant, under a key of its own."""
 
     seed: int
     data: JobData
     teacher: Predictor
     log: Callable[[str], None] = print
+    states: StateCache = field(default_factory=StateCache)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 class Probe(BaseModel, ABC):
@@ -56,6 +63,14 @@ class Probe(BaseModel, ABC):
     @abstractmethod
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Examine `model`. Same seed, same findings. Raises NotGiven where the model lacks what is needed."""
+
+    def inputs(self) -> list[Path]:
+        """Files that the probe reads beside the job's data; their content counts in the key of its findings."""
+        return []
+
+    def check(self) -> None:
+        """Refuse, before any training, what settings and files alone show to be wrong. Raises InputError."""
+        self.inputs()
 
     def tiny(self) -> Probe:
         """These settings for the 64 rows of `--tiny`; a probe with sample sizes overrides it."""

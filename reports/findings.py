@@ -18,6 +18,7 @@ from reports.heat_map import heat_map
 
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
+BY_LAYER = ("linear", "tokens", "senteval")  # probes whose tasks are classifiers a layer
 OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity")
 
 
@@ -80,12 +81,15 @@ def shared(run: Run, probe: str) -> list[Found]:
 
 
 def linear_tasks(run: Run) -> dict[str, list[Curve]]:
-    """Task -> one curve a model; the curves of a task share their axes, so that they can be compared by eye."""
+    """Task -> one curve a model; the curves of a task share their axes, so that they can be compared by eye. Tasks of
+    other probes than `linear` are called after the probe too."""
     tasks: dict[str, list[tuple[Found, Mapping[str, Any]]]] = {}
-    for found in shared(run, "linear"):
-        for task in found.result.details.get("tasks") or ():
-            if task.get("layers"):
-                tasks.setdefault(str(task.get("task")), []).append((found, task))
+    for probe in BY_LAYER:
+        for found in shared(run, probe):
+            for task in found.result.details.get("tasks") or ():
+                name = str(task.get("task")) if probe == "linear" else f"{probe}: {task.get('task')}"
+                if task.get("layers"):
+                    tasks.setdefault(name, []).append((found, task))
     return {name: _curves(name, items) for name, items in tasks.items()}
 
 

@@ -6,6 +6,7 @@ traceback, and the rest goes on.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -20,13 +21,14 @@ from assay.core.config.job import Chain
 from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
-from assay.core.manifest import ERROR, key_of, write_atomic, write_json
+from assay.core.manifest import ERROR, hash_file, key_of, write_atomic, write_json
 from assay.run.failure import leave_error, one_line, raise_disk_error, told
 from assay.run.opened import Opened
 from assay.run.progress import Display
 from assay.run.results import read_result
 from assay.run.saved_data import as_parquet
 from probe.probe import Findings, Probe, ProbeContext
+from probe.shared_states import StateCache
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +55,8 @@ class Subject:
 class Examiner:
     """`folder` is the run folder, `teacher` the full model in torch, `known` the findings of earlier runs by key.
 
-    `failed` collects one line for each thing that went wrong."""
+    `failed` collects one line for each thing that went wrong. `close` when all is looked at: hidden states that probes
+    share lie in the run's scratch until then, those of a variant until the next one's turn."""
 
     folder: Path
     data: JobData
@@ -66,6 +69,14 @@ class Examiner:
 
     def __post_init__(self) -> None:
         self.open = Opened(self.data.max_length)
+        folder = self.folder / "scratch" / "states"
+        shutil.rmtree(folder, ignore_errors=True)  # what a killed run left
+        self.states = StateCache(folder, self.display.line)
+        self.kept: dict[str, Any] = {}
+
+    def close(self) -> None:
+        """Remove what was only there while looking."""
+        self.states.close()
 
     def look_at(self, subject: Subject) -> None:
         """Everything about one variant; what is already there under the same key stays."""
@@ -78,6 +89,7 @@ class Examiner:
                 progress(done, len(work))
                 piece()
         self.open.close_all_but(self.teacher)
+        self.states.keep_only([self.teacher])
 
     def _missing(self, subject: Subject) -> list[Callable[[], None]]:
         """What is left to do, as calls."""
@@ -99,7 +111,7 @@ class Examiner:
         examined, _ = subject.examined(probe.needs)
         settings = probe.model_dump(mode="json")
         parts = ("probe", name, settings, probe.version, self.seed, examined.key, self.teacher.key)
-        return key_of(*parts, self.data.fingerprint)
+        return key_of(*parts, self.data.fingerprint, *(hash_file(path) for path in probe.inputs()))
 
     def _try_to_evaluate(self, subject: Subject, key: str) -> None:
         folder = self._folder(subject)
@@ -148,8 +160,8 @@ class Examiner:
         started = time.monotonic()
         told_of: dict[str, Any] = {"failed": None}
         try:
-            context = ProbeContext(self.seed, self.data, self.open(self.teacher), self.display.line)
-            findings = probe.run(self.open(examined), context)
+            about = (self.seed, self.data, self.open(self.teacher), self.display.line)
+            findings = probe.run(self.open(examined), ProbeContext(*about, self.states, self.kept))
         except NotGiven as reason:
             findings = Findings(skipped=one_line(reason))
         except Exception as error:

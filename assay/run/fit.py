@@ -1,4 +1,5 @@
-"""Whether the settings of every step fit the shape that the model has at that point of its chain; nothing is loaded."""
+"""Whether the settings of every step fit the shape that the model has at that point of its chain, and the files that
+probes read are whole; no weights are loaded."""
 
 from __future__ import annotations
 
@@ -13,11 +14,17 @@ from assay.core.model.layout import Layout
 
 
 def check_fit(job: Job, source: Artifact) -> None:
-    """ConfigError with every setting that names a layer or head that is not there, each with its place in the file."""
+    """ConfigError with every setting that names a layer or head that is not there, or a file that a probe cannot read,
+    each with its place in the file."""
     problems: list[Problem] = []
     full = _follow(job.teacher, ("teacher",), layout_of(source.config), None, problems)
     for name, chain in job.variants.items():
         _follow(chain, ("variants", name), full, full, problems)
+    for index, (name, probe) in enumerate(job.probes):
+        try:
+            probe.check()
+        except InputError as error:
+            problems.append(_problem(("probes", index), name, error))
     replace(job.document, problems=problems).raise_problems()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,9 @@ class _Run:
     def _examine(self, subjects: list[Subject], known: dict[str, dict[str, Any]]) -> None:
         teacher = subjects[0].artifact
         examiner = Examiner(self.folder, self.data, self.job.seed, teacher, self.job.probes, self.display, known)
-        for subject in subjects:
-            examiner.look_at(subject)
+        with closing(examiner):
+            for subject in subjects:
+                examiner.look_at(subject)
         self.failures += examiner.failed
 
     def _measure(self, subjects: list[Subject], others: list[str]) -> None:

@@ -6,7 +6,7 @@ from assay.core.config.job import Job
 from assay.run.plan import Node
 
 _SECONDS_PER_TRAINING_ROW = 0.022
-_PROBE_SECONDS = {"linear": 12.0, "typos": 6.0, "fidelity": 3.0}
+_PROBE_SECONDS = {"linear": 12.0, "tokens": 40.0, "edges": 40.0, "structure": 40.0, "typos": 6.0, "fidelity": 3.0}
 
 
 def work_weights(chains: dict[str, tuple[Node, ...]], job: Job, training_rows: int) -> dict[str, float]:

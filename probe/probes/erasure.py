@@ -38,6 +38,7 @@ class ErasureProbe(Probe):
 
     `amnesic` says behind which layers states are erased on the way."""
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Literal["logits", "states"]] = "states"
 
     tasks: list[TaskName] = Field(["length", "bigram_shift", "label"], min_length=1)
@@ -48,9 +49,7 @@ class ErasureProbe(Probe):
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics are those of the last layer; `details` hold all layers."""
-        from probe.white_box import as_white_box
-
-        box = as_white_box(model)
+        box = ctx.states.of(model)
         tasks = job_tasks(self.tasks, ctx, self.samples, self.test_samples)
         parts = [part for task in tasks if not task.obstacle() for part in (task.train, task.test)]
         states = LayerStates.read(box, parts, [self.pooling])

@@ -43,9 +43,7 @@ class MdlProbe(Probe):
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics are those of the last layer with the first pooling; `details` hold all layers."""
-        from probe.white_box import as_white_box
-
-        box = as_white_box(model)
+        box = ctx.states.of(model)
         tasks = job_tasks(self.tasks, ctx, self.samples, 0)
         states = LayerStates.read(box, [task.train for task in tasks if not task.obstacle(0)], self.poolings)
         found = [_examine(task, states, ctx.seed) for task in tasks]

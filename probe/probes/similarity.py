@@ -22,8 +22,9 @@ from probe.probe import Findings, Probe, ProbeContext
 from probe.sample import draw_rows
 
 if TYPE_CHECKING:
-    from assay.core.model.predict import Predictor, WhiteBox
+    from assay.core.model.predict import Predictor
     from probe.geometry.cloud import Cloud
+    from probe.shared_states import SharedStates
     from probe.similarity.comparison import Comparison, Matrix
     from probe.similarity.readings import Readings
 
@@ -57,9 +58,7 @@ class SimilarityProbe(Probe):
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """NotGiven unless both models are white boxes; skipped with fewer than 10 test rows."""
-        from probe.white_box import as_white_box
-
-        box, teacher = as_white_box(model), as_white_box(ctx.teacher)
+        box, teacher = ctx.states.of(model), ctx.states.of(ctx.teacher)
         rows = draw_rows(ctx.data.test.labels, self.samples, ctx.seed)
         if len(rows) < MIN_ROWS:
             return Findings(skipped=f"{len(rows)} test rows; states are compared on {MIN_ROWS} at least")
@@ -72,7 +71,7 @@ class SimilarityProbe(Probe):
     def tiny(self) -> SimilarityProbe:
         return self.model_copy(update={"samples": 16, "pairwise_samples": 16})
 
-    def _read(self, model: WhiteBox, teacher: WhiteBox, ctx: ProbeContext, rows: np.ndarray) -> Readings:
+    def _read(self, model: SharedStates, teacher: SharedStates, ctx: ProbeContext, rows: np.ndarray) -> Readings:
         """One pass over the texts, in an order by chance, so that every chunk is a sample of them."""
         from probe.layer_vectors import layer_vectors
 
@@ -85,10 +84,10 @@ class SimilarityProbe(Probe):
             readings.add(own, own if model is teacher else layer_vectors(teacher, *told), part)
         return readings
 
-    def _readings(self, model: WhiteBox, teacher: WhiteBox) -> Readings:
+    def _readings(self, model: SharedStates, teacher: SharedStates) -> Readings:
         from probe.similarity.readings import Readings, chosen_layers
 
-        own, theirs = ((0, *(layer + 1 for layer in box.layers)) for box in (model, teacher))
+        own, theirs = model.numbers, teacher.numbers
         return Readings(*chosen_layers(own, theirs, self.max_layers), own, theirs, self.pairwise_samples)
 
     def _compared(self, readings: Readings, kind: Vectors) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from assay.core.model.predict import Predictor, StateBatch
 from probe.probe import ProbeContext
 
 ARTIFACT = Artifact(Path("store/fake-1234"), "1234", "torch", "text-classification", "bert")
+COUNT = count()
 
 
 class Classifier:
@@ -36,9 +40,9 @@ class Reader:
     each layer, `attend(tokens)` one [heads, tokens, tokens] a layer. A text has a token a word and two separators.
 
     Batches are in the given order, padded by `padding` tokens more than needed; padding holds NaN, so that a
-    statistic that touches it shows."""
+    statistic that touches it shows. Each is a model of its own, by its artifact's key."""
 
-    artifact = ARTIFACT
+    artifact: Artifact
     batch_size = 32
     max_length = 128
 
@@ -53,6 +57,7 @@ class Reader:
     ) -> None:
         self.vector, self.attend, self.layers, self.heads = vector, attend, layers, heads
         self.padding, self.left = padding, left
+        self.artifact = replace(ARTIFACT, key=f"reader {next(COUNT)}")
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         return np.zeros((len(texts), 2), dtype=np.float32)
@@ -91,6 +96,33 @@ class Reader:
                 weights[layer][row, :, spot] = 0
                 weights[layer][row, :, spot, spot] = pattern
         return weights
+
+
+class WordEncoder:
+    """A tokenizer for `WordReader`: a token a word and a separator at each end."""
+
+    max_length = 128
+
+    def offsets(self, texts: Sequence[str], cut: bool = True) -> list[list[tuple[int, int] | None]]:
+        return [[None, *(found.span() for found in re.finditer(r"\S+", text)), None] for text in texts]
+
+
+class WordReader(Reader):
+    """A reader that tells where its tokens stand. `states_of(words)` are the states of a text's words, one
+    [words, width] a layer."""
+
+    def __init__(self, states_of: Callable[[list[str]], list[np.ndarray]], layers: tuple[int, ...]) -> None:
+        super().__init__(layers=layers, heads=((0,),) * len(layers), padding=2)
+        self.states_of, self.encoder = states_of, WordEncoder()
+
+    def _hidden(self, texts: list[str], spots: list[slice], width: int) -> list[torch.Tensor]:
+        planted = [self.states_of(text.split()) for text in texts]
+        hidden = [torch.full((len(texts), width, layer.shape[1]), torch.nan) for layer in planted[0]]
+        for row, (layers, spot) in enumerate(zip(planted, spots, strict=True)):
+            for state, vectors in zip(hidden, layers, strict=True):
+                state[row, spot] = 9.0  # the separators
+                state[row, spot.start + 1 : spot.stop - 1] = torch.from_numpy(vectors).float()
+        return hidden
 
 
 def split(texts: list[str], labels: Sequence[float] | None = None) -> Split:

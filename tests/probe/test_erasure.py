@@ -9,6 +9,7 @@ from fake_models import Classifier, Reader, context, split
 from assay.core.artifact import Artifact
 from assay.core.errors import NotGiven
 from assay.core.model.predict import TorchPredictor, open_predictor
+from assay.run.opened import remembering
 from probe.amnesia import Amnesia
 from probe.leace import Eraser, fit_leace
 from probe.probe import Findings
@@ -112,6 +113,18 @@ def test_a_model_that_loses_its_answers_before_the_head_loses_its_accuracy_and_r
     assert found["change"] == pytest.approx(found["erased"] - found["random"])
     assert found["low"] <= found["change"] <= found["high"] < 0
     assert (model.logits(SENTENCES).argmax(1) == answers).all()
+
+
+def test_answers_that_a_run_remembers_are_not_taken_for_those_of_the_changed_model(model: TorchPredictor) -> None:
+    """A run's predictor answers texts it has seen from memory; what a hook changes must be asked anew."""
+    answers, eraser = own_answers(model)
+    alone = Amnesia.of(model, Examples(SENTENCES, answers), seed=1).behind(2, eraser)
+    remembered = remembering(model)
+    assert isinstance(remembered, TorchPredictor)
+    remembered.logits(SENTENCES)
+    assert Amnesia.of(remembered, Examples(SENTENCES, answers), seed=1).behind(2, eraser) == alone
+    assert alone["change"] < 0
+    assert (remembered.logits(SENTENCES).argmax(1) == answers).all()
 
 
 def test_every_layer_or_the_last_is_erased_under_its_own_number(model: TorchPredictor) -> None:

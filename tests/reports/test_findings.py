@@ -6,6 +6,7 @@ from pathlib import Path
 
 from made_up_run import models
 
+from reports.build import build
 from reports.collect import Run, collect
 from reports.findings import MOST_CELLS, attention, changed_words, linear_tasks, missing, probe_names, results, shared
 
@@ -30,6 +31,20 @@ def test_linear_curves_keep_original_layer_numbers(run: Run) -> None:
     assert [row["layer"] for row in half.rows if row["pooling"] == "mean"] == [0, 1, 3]
     assert "control" in full.chart
     assert "majority" in full.chart
+
+
+def test_probes_of_words_are_drawn_by_layer_under_their_own_name(run: Run, folder: Path) -> None:
+    (task, *_) = next(found.result.details["tasks"] for found in shared(run, "linear"))
+    path = folder / "results" / "teacher" / "probes"
+    found = json.loads((path / "linear.json").read_text())
+    words = found | {"probe": "tokens", "details": {"tasks": [task | {"task": "upos", "of": "words"}]}}
+    (path / "tokens.json").write_text(json.dumps(words))
+    tasks = linear_tasks(collect(folder))
+    assert list(tasks) == ["length", "bigram_shift", "tokens: upos"]
+    assert [curve.found.names for curve in tasks["tokens: upos"]] == [("teacher",)]
+    page = build(folder).read_text()
+    assert "tokens: upos" in page
+    assert "words to fit" in page
 
 
 def test_attention_crosses_heads_that_are_not_there(run: Run) -> None:

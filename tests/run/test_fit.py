@@ -131,3 +131,22 @@ def test_settings_of_tiny_fit_its_two_layers(source: Artifact, tmp_path: Path) -
     check_fit(tiny(made), source)
     with pytest.raises(ConfigError):
         check_fit(made, source)
+
+
+def test_a_file_that_a_probe_cannot_read_is_told_of_before_training_with_its_place(
+    source: Artifact, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good.conllu", tmp_path / "bad.conllu"
+    good.write_text("1\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n")
+    bad.write_text("1\tgo\n")
+    probes = [
+        {"tokens": {"train": str(good), "test": str(good)}},
+        {"edges": {"train": str(good), "test": str(bad)}},
+        {"structure": {"train": str(tmp_path / "none"), "test": str(good)}},
+    ]
+    path = write_job(tmp_path / "job.yaml", tmp_path, teacher=[], variants={"half": [HALF]}, probes=probes)
+    with pytest.raises(ConfigError) as caught:
+        check_fit(load_job(path), source)
+    edges, structure = caught.value.problems
+    assert f"probes[1].edges: {bad}:1: 2 columns parted by tabs" in edges
+    assert f"probes[2].structure.train: {tmp_path / 'none'}: no such file" in structure

@@ -182,7 +182,8 @@ def test_all_are_measured_baselines_first(made: Made) -> None:
     measured = read(made.folder / "measure.json")
     assert list(measured["variants"]) == ["teacher", "onnx", "slim", "half"]
     for found in measured["variants"].values():
-        assert min(found["latency_ms_p50"], found["cold_start_s"], found["peak_rss_mib"], found["parameters"]) > 0
+        assert min(found["latency_ms_p50"], found["throughput_per_s"], found["parameters"]) > 0
+        assert "cold_start_s" not in found, "the job asks for no starts"
     assert measured["settings"]["rounds"] == 2
 
 
@@ -373,6 +374,45 @@ def test_a_failed_probe_is_noted_and_tried_again(made: Made, tmp_path: Path, mon
     monkeypatch.setattr(Moody, "bad", False)
     assert run_job(job, folder).failures == []
     assert Moody.runs == ["torch", "onnx", "onnx", "torch", "onnx", "onnx"]
+
+
+class Reading(Probe):
+    """Reads a file, and the states of the test rows from what all probes share."""
+
+    file: Path
+    runs: ClassVar[list[str]] = []
+    held: ClassVar[list[int]] = []
+
+    def inputs(self) -> list[Path]:
+        return [self.file]
+
+    def run(self, model: Any, ctx: ProbeContext) -> Findings:
+        self.runs.append(self.file.read_text())
+        states = ctx.states.of(ctx.teacher)
+        self.held.append(len(states.files.held))
+        list(states.states(ctx.data.test.texts))
+        assert states.files.folder.is_dir()
+        return Findings([Metric("read", 1.0, "", True, 1, None, None)])
+
+
+@pytest.mark.usefixtures("no_training", "again")
+def test_findings_go_with_the_content_of_the_files_a_probe_reads_and_states_with_the_run(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reading, "runs", [])
+    monkeypatch.setattr(Reading, "held", [])
+    file, folder = tmp_path / "file.txt", tmp_path / "run"
+    job = replace(load_job(made.config), probes=(("reading", Reading(file=file)),))
+    left_by_a_killed_run = folder / "scratch" / "states" / "old"
+    left_by_a_killed_run.mkdir(parents=True)
+    for content in ("one", "one", "two"):
+        file.write_text(content)
+        assert run_job(job, folder).failures == []
+        assert not (folder / "scratch" / "states").exists()
+    per_run = Reading.runs.count("one")
+    assert Reading.runs == ["one"] * per_run + ["two"] * per_run
+    assert len(set(Reading.held[1:per_run])) == 1  # the teacher's states are there for all after the first
+    assert Reading.held[0] == 0 < Reading.held[1]
 
 
 @pytest.mark.usefixtures("no_training")

@@ -1,0 +1,103 @@
+"""Edge probes on planted states."""
+
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+import torch
+from fake_models import WordReader, context, split
+
+from probe.edge_probes import EdgeProbes
+from probe.probe import Findings
+from probe.probes.edges import EdgesProbe, expected_layer
+
+FILES = {name: str(Path(__file__).parent / "files" / f"{name}.conllu") for name in ("train", "test")}
+NAMES = ("left", "right", "far")
+
+
+def treebank(path: Path, sentences: int, seed: int) -> str:
+    """Words w{number}_{relation}, each to the first word; the relation is told by the end of the word alone."""
+    rng, lines = np.random.default_rng(seed), []
+    for _ in range(sentences):
+        for at in range(1, rng.integers(4, 8)):
+            name = NAMES[rng.integers(3)] if at > 1 else "root"
+            word = f"w{rng.integers(10**6)}_{name}"
+            lines.append("\t".join([str(at), word, "_", "X", "_", "_", str(int(at > 1)), f"{name}:sub", "_", "_"]))
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def noise(key: str) -> np.ndarray:
+    return np.random.default_rng(crc32(key.encode())).normal(size=6)
+
+
+def planted(words: list[str]) -> list[np.ndarray]:
+    """The relation is in the states after layer 4 alone; layer 9 is noise, as is the embedding output."""
+    kinds = [word.rsplit("_", 1)[1] for word in words]
+    marks = [[4.0 * (kind == name) for name in NAMES] for kind in kinds]
+    known = [[*mark, *noise(word)[:3]] for mark, word in zip(marks, words, strict=True)]
+    return [np.stack([noise(f"{word} {at}") for word in words]) if at != 1 else np.array(known) for at in range(3)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("trees")
+    return {"train": treebank(folder / "train", 150, 1), "test": treebank(folder / "test", 60, 2)}
+
+
+def run(files: dict[str, str], model: WordReader, **settings: object) -> Findings:
+    given = {"projection": 8, "hidden": 16, "epochs": 8} | settings
+    return EdgesProbe(**files, **given).run(model, context(split(["a row"])))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spans", ["attention", "mean"])
+def test_a_planted_relation_is_found_where_it_is(files: dict[str, str], spans: str) -> None:
+    details = run(files, WordReader(planted, (4, 9)), spans=spans).details
+    scores = {layer["layer"]: layer["cumulative"] for layer in details["layers"]}
+    assert list(scores) == [0, 5, 10]
+    assert scores[0] < 0.5
+    assert scores[5] > 0.95
+    assert details["expected_layer"] == pytest.approx(5, abs=0.3)
+    weights = {layer["layer"]: layer["weight"] for layer in details["layers"]}
+    assert sum(weights.values()) == pytest.approx(1)
+    assert max(weights, key=lambda number: weights[number]) == 5
+    assert details["centre_of_gravity"] == pytest.approx(sum(number * share for number, share in weights.items()))
+    assert details["selectivity"] > 0.4
+    assert details["relations"] == 3  # subtypes do not count
+
+
+def test_noise_stays_near_the_commonest_relation(files: dict[str, str]) -> None:
+    details = run(files, WordReader(lambda words: [np.stack([noise(word) for word in words])] * 3, (4, 9))).details
+    assert all(layer["cumulative"] < 0.5 for layer in details["layers"])
+    assert details["majority"] < 0.45
+
+
+def test_the_expected_layer_is_the_mean_of_the_gains() -> None:
+    assert expected_layer([0.5, 0.6, 0.9], (0, 3, 6)) == pytest.approx((3 * 0.1 + 6 * 0.3) / 0.4)
+    assert expected_layer([0.5, 0.5], (0, 1)) is None
+
+
+def test_a_probe_sees_only_its_layers_and_pieces_are_pooled_as_said() -> None:
+    probes = EdgeProbes.start(layers=3, width=4, classes=2, size=3, hidden=5, pooling="mean", seed=1)
+    assert probes.shares.tolist()[0] == [1, 0, 0]
+    assert probes.shares[-1].tolist() == pytest.approx([1 / 3] * 3)
+    tokens = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(2))
+    places, real = torch.tensor([[0, 1], [2, 2], [3, 4]]), torch.tensor([[True, True], [True, False], [True, True]])
+    first, second = torch.tensor([0, 1]), torch.tensor([1, 2])
+    logits = probes.logits(tokens, (places, real), first, second)
+    assert logits.shape == (4, 2, 2)
+    blind = tokens.clone()
+    blind[:, 1:] += 7
+    assert torch.equal(probes.logits(blind, (places, real), first, second)[0], logits[0])
+    assert not torch.allclose(probes.logits(blind, (places, real), first, second)[1], logits[1])
+    means = torch.stack([tokens[[0, 1]].mean(0), tokens[2], tokens[[3, 4]].mean(0)])
+    single = probes.logits(means, (torch.arange(3)[:, None], torch.ones(3, 1).bool()), first, second)
+    torch.testing.assert_close(single, logits)
+
+
+def test_too_few_pairs_say_so(files: dict[str, str], tmp_path: Path) -> None:
+    found = run(files | {"train": treebank(tmp_path / "few", 1, 5)}, WordReader(planted, (4, 9)))
+    assert "train and" in (found.skipped or "")
+    assert "needs 10 and 5" in (found.skipped or "")
