@@ -7,6 +7,7 @@ ARM bf16); elsewhere it is emulated and about fifteen times slower than float32.
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from assay.core.data.prepare import JobData
     from assay.core.model.layout import Layout
     from assay.core.train import Loss, Schedule
+    from compress.sparsity.matrices import Matrix
 
 ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slower one on a CPU
 
@@ -31,7 +33,8 @@ class TrainingStep(Step, ABC):
     """`epochs` may be a fraction: 0.5 sees half of the rows. `learning_rate` is the peak: it rises over `warmup` (share
     of all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed,
     which saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own
-    rate: a short distillation follows the teacher closer, and runs faster, without."""
+    rate: a short distillation follows the teacher closer, and runs faster, without. `keep_zeros` holds those weights of
+    layers, head and word embedding at zero that are exactly zero, as `prune_weights` leaves them."""
 
     epochs: float = Field(default=2.0, gt=0)
     learning_rate: float = Field(default=8e-5, gt=0)
@@ -41,6 +44,7 @@ class TrainingStep(Step, ABC):
     freeze: int | None = Field(default=None, ge=0)
     dropout: float | None = Field(default=None, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    keep_zeros: bool = True
 
     def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
         """The same layout; `freeze` must leave a layer to train."""
@@ -89,12 +93,20 @@ def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedM
 
 
 def train_and_save(
-    step: TrainingStep, source: Artifact, module: PreTrainedModel, loss: Loss, out: Path, ctx: Context
+    step: TrainingStep,
+    source: Artifact,
+    module: PreTrainedModel,
+    loss: Loss,
+    out: Path,
+    ctx: Context,
+    finish: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Train on the job's training rows, save under `out`, and return the facts: the history and the precision."""
+    """Train on the job's training rows, call `finish`, save under `out`, and return the facts: the history, the
+    precision and the number of zeros held."""
     from assay.core.model.load import load_tokenizer, save_module
     from assay.core.model.predict import Encoder
     from assay.core.train import train
+    from compress.sparsity.zeros import zeros_held
 
     tokenizer = load_tokenizer(source)
     encoder = Encoder(tokenizer, ctx.data.max_length)
@@ -103,13 +115,23 @@ def train_and_save(
         _freeze(module, step)
     if step.dropout is not None:
         _set_dropout(module, step.dropout)
-    history = train(
-        module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
-        schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
-    )  # fmt: skip
+    with zeros_held(_may_be_sparse(step, source, module)) as zeros:
+        history = train(
+            module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
+            schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
+        )  # fmt: skip
+    finish()
     module.requires_grad_(True)
     save_module(module, out, tokenizer)
-    return {"edits": source.edits, "precision": "bf16" if schedule.autocast else "fp32", **asdict(history)}
+    precision = "bf16" if schedule.autocast else "fp32"
+    return {"edits": source.edits, "precision": precision, "zeros_held": zeros, **asdict(history)}
+
+
+def _may_be_sparse(step: TrainingStep, source: Artifact, module: PreTrainedModel) -> list[Matrix]:
+    """The matrices whose zeros are held."""
+    from compress.sparsity.matrices import prunable
+
+    return prunable(module, source, ("embeddings", "head")) if step.keep_zeros else []
 
 
 def _freeze(module: PreTrainedModel, step: TrainingStep) -> None:
