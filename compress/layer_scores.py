@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from assay.core.model.ablate import Cut, layers_replaced, logits_without
-from assay.core.model.anatomy import Family
+from assay.core.model.anatomy import Family, family_of
 from assay.core.model.blocks import modules_of
 from assay.core.model.outputs import hidden_states_of
 from compress.losses.task import task_loss
@@ -24,13 +24,14 @@ Batches = Sequence[dict[str, Tensor]]
 
 
 def contribution(module: nn.Module, batches: Batches) -> list[float]:
-    """1 - cosine between a layer's input and output at the first token, mean over rows; one figure a present layer."""
-    return _moved(module, batches, first_only=True)
+    """1 - cosine between a layer's input and output at the token the classifier reads (the first, or the last real one
+    of a decoder), mean over rows; one figure a present layer."""
+    return _moved(module, batches, one_only=True)
 
 
 def block_influence(module: nn.Module, batches: Batches) -> list[float]:
     """1 - cosine between a layer's input and output, mean over the real tokens of all rows."""
-    return _moved(module, batches, first_only=False)
+    return _moved(module, batches, one_only=False)
 
 
 def greedy(module: nn.Module, family: Family, batches: Batches, task: str, count: int) -> tuple[list[int], list[float]]:
@@ -61,13 +62,15 @@ def _losses_without_each(module: nn.Module, family: Family, batches: Batches, ta
 
 
 @torch.inference_mode()
-def _moved(module: nn.Module, batches: Batches, first_only: bool) -> list[float]:
+def _moved(module: nn.Module, batches: Batches, one_only: bool) -> list[float]:
     found: list[Tensor] = []
+    last = family_of(module.config.model_type).reads_last  # type: ignore[union-attr, arg-type]
     for batch in batches:
         mask = batch["attention_mask"].bool()
         states = hidden_states_of(module(**_inputs(batch), output_hidden_states=True))  # each [batch, tokens, width]
         turned = torch.stack([1 - F.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
-        found.append(turned[:, :, 0] if first_only else turned[:, mask])  # [layers, rows or real tokens]
+        read = mask.shape[1] - 1 - mask.int().flip(1).argmax(1) if last else torch.zeros(len(mask), dtype=torch.int64)
+        found.append(turned[:, range(len(mask)), read] if one_only else turned[:, mask])  # [layers, rows or tokens]
     return torch.cat(found, dim=1).mean(1).tolist()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assay.core.errors import AssayError
+from assay.core.model.anatomy import family_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,18 +32,27 @@ def pool_first(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return hidden[range(len(hidden)), first]
 
 
+def pool_last(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """As `pool_first`, of the last real token."""
+    last = mask.shape[1] - 1 - mask.int().flip(1).argmax(1)
+    return hidden[range(len(hidden)), last]
+
+
 POOLINGS: dict[Pooling, Pool] = {"mean": pool_mean, "first": pool_first}
 
 
 def pooled_states(
     model: WhiteBox | SharedStates, texts: Sequence[str], poolings: Sequence[Pooling]
 ) -> dict[Pooling, list[np.ndarray]]:
-    """For each pooling, one float32 [texts, width] a layer, embedding output first, from one pass over the texts."""
+    """For each pooling, one float32 [texts, width] a layer, embedding output first, from one pass over the texts.
+
+    "first" is the token that the family's classifier reads: the last one where it reads from left to right."""
+    pools = POOLINGS | ({"first": pool_last} if family_of(model.artifact.family).reads_last else {})
     found: dict[Pooling, list[np.ndarray]] = {}
     for batch in model.states(texts):
         check_depth(model, len(batch.hidden))
         for name in poolings:
-            pooled = [POOLINGS[name](state, batch.mask).float().numpy() for state in batch.hidden]
+            pooled = [pools[name](state, batch.mask).float().numpy() for state in batch.hidden]
             if name not in found:
                 found[name] = [np.zeros((len(texts), state.shape[1]), np.float32) for state in pooled]
             for layer, vectors in zip(found[name], pooled, strict=True):

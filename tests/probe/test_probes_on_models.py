@@ -11,8 +11,9 @@ from fake_models import context, split
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from assay.core.artifact import Artifact
-from assay.core.model.predict import open_predictor
+from assay.core.model.predict import TorchPredictor, open_predictor
 from assay.core.plugins import PROBES
+from probe.pooling import pooled_states
 from probe.probes.attention import AttentionProbe
 from probe.probes.fidelity import FidelityProbe
 from probe.probes.typos import TypoProbe
@@ -67,3 +68,16 @@ def test_blank_and_emoji_rows_are_skipped_by_the_attack_and_kept_in_the_accuracy
     assert findings.details["reasons"]["no word to edit"] == 3
     assert findings.details["attacked"] == len(TEXTS) - 3
     assert findings.metrics[0].value == 1
+
+
+def test_the_vector_of_a_text_is_that_of_the_token_its_classifier_reads(tiny_artifact: Callable[..., Artifact]) -> None:
+    """A decoder's first token sees nothing but itself: it says the same of every text that begins alike."""
+    texts = ["the film was good", "the film was awful and slow"]
+    for family, reads_last in (("bert", False), ("gpt2", True), ("t5", True)):
+        model = TorchPredictor(tiny_artifact(family), 32)
+        (batch,) = model.states(texts)
+        found = pooled_states(model, texts, ["first"])["first"][-1]
+        for row, states, mask in zip(batch.rows, batch.hidden[-1], batch.mask, strict=True):
+            expected = states[mask.nonzero()[-1 if reads_last else 0, 0]]
+            assert found[row] == pytest.approx(expected.numpy(), abs=1e-6)
+        assert abs(found[0] - found[1]).max() > 1e-3

@@ -79,6 +79,11 @@ class Family:
     bias_module: str | None = None
     kernels: tuple[str, ...] = ("eager", "sdpa")
 
+    @property
+    def reads_last(self) -> bool:
+        """Whether the classifier reads the last real token; else it reads the first."""
+        return self.causal or len(self.stacks) > 1
+
 
 def _encoder(base: str, head: tuple[str, ...], classifier: str, **other: object) -> Family:
     """The shape that BERT gave to many."""
