@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from assay.core.model.edits import Edit
     from compress.scores.subject import Subject, Unit
 
+T = TypeVar("T")
 UNITS = {"heads": "heads", "cross_heads": "cross", "neurons": "neurons"}  # unit -> field of LayerLayout
 
 
@@ -39,7 +40,7 @@ def scoring_subject(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: 
     sizes = [len(getattr(layer, UNITS[unit])) for layer in layout.layers]
     batches = list(scoring_batches(source, ctx, rows, batch_size=32))
     ends = [token for token in (tokenizer.sep_token_id, tokenizer.eos_token_id) if token is not None]
-    subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed, layout.shared)
+    subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed, layout.groups)
     if unit == "heads":
         check_masking(module, family, subject.inputs()[0], sizes)
     return subject
@@ -65,26 +66,34 @@ def removal_rounds(
     """Remove `fraction` of all units in `iterations` about equal parts, and score all anew before each, with those gone
     masked. Yields after each (positions that stay in each layer, scores); a unit's score is the last it got.
 
-    The choice and its settings are those of `keep_best`."""
+    The choice and its settings are those of `keep_best`. Layers of the same weights lose the same units, those of the
+    lowest mean score; such a unit counts once."""
     import torch
 
     from compress.scoring import keep_best
 
+    groups = subject.groups or [[place] for place in range(len(subject.sizes))]
     gone = [torch.zeros(size, dtype=torch.bool) for size in subject.sizes]
     scores = [torch.zeros(size) for size in subject.sizes]
     for part in range(1, iterations + 1):
         with _without(subject, gone):
             fresh = score_units(name, subject)
-        if subject.shared:  # what goes, goes from every layer
-            fresh = [torch.stack(fresh).mean(0)] * len(fresh)
+        fresh = _each_layer(groups, [torch.stack([fresh[place] for place in group]).mean(0) for group in groups])
         scores = [torch.where(out, old, new) for out, old, new in zip(gone, scores, fresh, strict=True)]
         ranked = [layer.masked_fill(out, -torch.inf) for layer, out in zip(fresh, gone, strict=True)]
-        kept = keep_best(ranked, fraction * part / iterations, per_layer or subject.shared, multiple_of)
+        best = keep_best([ranked[group[0]] for group in groups], fraction * part / iterations, per_layer, multiple_of)
+        kept = _each_layer(groups, best)
         gone = [
             torch.ones_like(out).index_fill(0, torch.tensor(stay, dtype=torch.int64), False)
             for out, stay in zip(gone, kept, strict=True)
         ]
         yield kept, scores
+
+
+def _each_layer(groups: Sequence[Sequence[int]], found: Sequence[T]) -> list[T]:
+    """What was found for each group, one entry a layer."""
+    by_place = {place: one for group, one in zip(groups, found, strict=True) for place in group}
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _without(subject: Subject, gone: list[Tensor]) -> AbstractContextManager[None]:

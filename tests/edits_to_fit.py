@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.core.model.anatomy import Family
-from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons
+from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, LowRank, ShareLayers
 
 LAYERS = range(4)
 
 
 def fit(edits: Sequence[Edit], family: Family) -> list[Edit]:
     """The same edits: with two stacks of two layers each, `of` counts both; where all layers share their weights, what
-    the edit says of its first layer is said of all of them."""
+    the edit says of its first layer is said of all of them, and they are not shared again; where one map holds queries,
+    keys and values, it stands for each of them."""
     present, fitted = list(LAYERS), []
     for edit in edits:
         if isinstance(edit, KeepLayers):
@@ -27,6 +28,17 @@ def fit(edits: Sequence[Edit], family: Family) -> list[Edit]:
             fitted.append(replace(edit, heads=dict.fromkeys(present, next(iter(edit.heads.values())))))
         elif family.shares_layers and isinstance(edit, KeepNeurons):
             fitted.append(replace(edit, neurons=dict.fromkeys(present, next(iter(edit.neurons.values())))))
+        elif isinstance(edit, LowRank):
+            fused = any(stack.attention.qkv for stack in family.stacks)
+            ranks = {
+                layer: {"qkv" if fused and name in ("q", "k", "v") else name: rank for name, rank in maps.items()}
+                for layer, maps in edit.ranks.items()
+            }
+            fitted.append(
+                LowRank(dict.fromkeys(present, next(iter(ranks.values()))) if family.shares_layers else ranks)
+            )
+        elif family.shares_layers and isinstance(edit, ShareLayers):
+            continue
         else:
             fitted.append(edit)
     return fitted

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,10 +124,20 @@ class Trainee(nn.Module):
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """Tied tensors once, under their first name: a checkpoint has no place for a tensor of two names."""
         whole = super().state_dict(*args, **kwargs)
-        kept: dict[Any, str] = {}
-        for name, value in whole.items():
-            kept.setdefault((value.data_ptr(), value.shape) if value.numel() else name, name)
-        return {name: whole[name] for name in kept.values()}
+        return {name: whole[name] for name in dict.fromkeys(_first_names(whole).values())}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """What `state_dict` gave, tied tensors under each of their names again."""
+        first = _first_names(super().state_dict())
+        whole = {name: state_dict[kept] for name, kept in first.items() if kept in state_dict}
+        return super().load_state_dict({**whole, **state_dict}, *args, **kwargs)
+
+
+def _first_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Each name with the first of those that stand for the same tensor."""
+    kept: dict[Any, str] = {}
+    keys = {name: (each.data_ptr(), each.shape) if each.numel() else name for name, each in tensors.items()}
+    return {name: kept.setdefault(key, name) for name, key in keys.items()}
 
 
 class LengthTrainer(Trainer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +21,9 @@ MASKS = {"heads": mask_heads, "cross_heads": mask_cross_heads, "neurons": mask_n
 
 @dataclass(frozen=True)
 class Subject:
-    """`sizes` are the units of each present layer; `shared` says that all layers have the same weights. `batches` hold
-    the model's inputs and `labels`. `separators` are the ids of the token that ends a text; `seed` is the job's."""
+    """`sizes` are the units of each present layer; `groups` the positions of all layers, those of the same weights
+    together (empty where each has its own). `batches` hold the model's inputs and `labels`. `separators` are the ids of
+    the token that ends a text; `seed` is the job's."""
 
     module: PreTrainedModel
     family: Family
@@ -31,7 +33,7 @@ class Subject:
     task: str
     separators: list[int]
     seed: int
-    shared: bool = False
+    groups: Sequence[Sequence[int]] = ()
 
     def outputs(self) -> list[nn.Module]:
         """The maps whose inputs are the units, of the layers that have such units."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import Family
-from assay.core.model.blocks import modules_of
+from assay.core.model.blocks import modules_of, turns
 from assay.core.model.layout import unedited_layout
 from assay.core.model.linear import matrix
 
@@ -63,13 +63,14 @@ def logits_without(
     `inputs`: one tokenized batch. The model must be in evaluation mode, and is as it was afterwards. About `tokens`
     tokens go through it at once. AssayError where the family's layers do not run the projections that are cut."""
     if len(family.stacks) > 1 or family.shares_layers:
-        raise InputError("parts can be taken out one by one only where one stack has layers of their own weights")
+        raise InputError("parts can be taken out one by one only where one stack lists each of its layers")
     model_blocks = modules_of(model, family)
     plain, calls = _watched(model, model_blocks, inputs)
     rows, length = inputs["input_ids"].shape
     at_once = max(1, tokens // (rows * length))
     upper = _Upper(model, family, model_blocks, inputs)
-    upper.narrow = _reads_first_token(upper, calls[-1], plain)
+    alone = model_blocks.count(model_blocks[-1]) == 1
+    upper.narrow = alone and _reads_first_token(upper, calls[-1], plain)
     found = plain.new_empty(len(cuts), *plain.shape)
     for layer, part, places in _grouped(cuts, at_once):
         units = [cuts[place].units for place in places]
@@ -160,8 +161,11 @@ def _watched(model: nn.Module, blocks: Sequence[nn.Module], inputs: Inputs) -> t
     calls: dict[int, _Call] = {}
 
     def note(place: int) -> Callable[..., None]:
+        turn = turns(blocks, place)
+
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            calls[place] = _Call(args, kwargs, output)
+            if next(turn):
+                calls[place] = _Call(args, kwargs, output)
 
         return hook
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import Family
-from assay.core.model.blocks import modules_of
+from assay.core.model.blocks import modules_of, turns
 
 
 @contextmanager
@@ -23,19 +23,22 @@ def change_states(
 ) -> Iterator[None]:
     """Hand on `change(states)` in the place of the states [batch, tokens, width] that leave a layer.
 
-    `position` counts the layers that are present, from 0. AssayError where a change of shape comes back."""
-    block = modules_of(model, family)[position]
-    handle = block.register_forward_hook(_pass_on(change))
+    `position` counts the layers that are present, from 0; other layers of the same weights hand on what they have.
+    AssayError where a change of shape comes back."""
+    blocks = modules_of(model, family)
+    handle = blocks[position].register_forward_hook(_pass_on(change, turns(blocks, position)))
     try:
         yield
     finally:
         handle.remove()
 
 
-def _pass_on(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _pass_on(change: Callable[[torch.Tensor], torch.Tensor], turn: Iterator[bool]) -> Any:
     """Layers return their states alone or first in a tuple, by family and version of transformers."""
 
     def hook(module: nn.Module, args: Any, output: Any) -> Any:
+        if not next(turn):
+            return output
         states = output[0] if isinstance(output, tuple) else output
         changed = change(states)
         if changed.shape != states.shape:

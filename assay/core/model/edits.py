@@ -1,4 +1,5 @@
-"""Changes of shape that can be replayed: which heads, layers, feed-forward neurons and tokens stay.
+"""Changes of shape that can be replayed: which heads, layers, feed-forward neurons and tokens stay, which matrices are
+factored and which layers share weights.
 
 Uneven heads, narrower feed-forward blocks and removed layers do not fit a transformers config, so each change is an
 `Edit` in the manifest. It is applied once to a model with weights (pruning) and replayed on an empty one (loading), by
@@ -7,32 +8,21 @@ the same code. Numbers are always those of the original model, however many edit
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.core.errors import InputError
 from assay.core.model.anatomy import Family, family_of
+from assay.core.model.edit import Edit, by_number
+from assay.core.model.factor_edits import FactoriseEmbedding, LowRank
 from assay.core.model.layout import Layout, unedited_layout
 from assay.core.model.ranges import from_ranges, to_ranges
+from assay.core.model.share_edit import ShareLayers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
-
-
-class Edit(ABC):
-    """One change of shape. `kind` names it in JSON."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def apply(self, layout: Layout) -> Layout:
-        """The layout after this edit; InputError where it names what is not there or leaves nothing."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Plain data that `edit_from_json` reads back."""
 
 
 @dataclass(frozen=True)
@@ -138,20 +128,25 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
     try:
         match data["edit"]:
             case "keep_heads":
-                return KeepHeads({int(index): kept for index, kept in data["heads"].items()})
+                return KeepHeads(by_number(data["heads"]))
             case "keep_cross_heads":
-                return KeepCrossHeads({int(index): kept for index, kept in data["heads"].items()})
+                return KeepCrossHeads(by_number(data["heads"]))
             case "keep_neurons":
                 return KeepNeurons({int(index): from_ranges(kept) for index, kept in data["neurons"].items()})
             case "keep_layers":
                 return KeepLayers(data["keep"], data["of"])
             case "keep_vocab":
                 return KeepVocab(from_ranges(data["tokens"]), data["of"])
+            case "low_rank":
+                return LowRank(data["ranks"])
+            case "factorise_embedding":
+                return FactoriseEmbedding(data["rank"])
+            case "share_layers":
+                return ShareLayers(data["groups"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"edit {str(data)[:200]} cannot be read: {error!r}") from None
-    raise InputError(
-        f"edit {data['edit']!r} is not one of keep_cross_heads, keep_heads, keep_layers, keep_neurons, keep_vocab"
-    )
+    kinds = (KeepCrossHeads, KeepHeads, KeepLayers, KeepNeurons, KeepVocab, LowRank, FactoriseEmbedding, ShareLayers)
+    raise InputError(f"edit {data['edit']!r} is not one of {', '.join(sorted(each.kind for each in kinds))}")
 
 
 def edits_from_json(data: Iterable[Mapping[str, Any]]) -> list[Edit]:
@@ -187,18 +182,20 @@ def restore_config(config: PretrainedConfig, edits: Sequence[Edit], family: Fami
         renumber(config, dict(enumerate(last.tokens)))
 
 
-def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family) -> Layout:
-    """Cut the weights of `module` in place, let its config follow, and return the layout it then has.
+def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family, empty: bool = False) -> Layout:
+    """Carry out `edits` on `module` in place, let its config follow, and return the layout it then has.
 
-    The layout stays with the module as `module.layout`, so that later edits still name originals. InputError, before
-    anything is cut, where an edit does not fit."""
-    from assay.core.model.reshape import reshape
+    The layout stays with the module as `module.layout`, so that later edits still name originals. `empty`: the weights
+    mean nothing yet, so none are computed from them. InputError, before anything is changed, where an edit does not
+    fit."""
+    from assay.core.model.reshape import check_reshape, reshape
 
-    before = getattr(module, "layout", None) or unedited_layout(module.config.to_dict(), family)
-    layout = _applied(edits, before)
-    reshape(module, family, before, layout)
-    module.layout = layout  # type: ignore[assignment]
-    return layout
+    layouts = _stages(edits, getattr(module, "layout", None) or unedited_layout(module.config.to_dict(), family))
+    check_reshape(module, family, layouts)
+    for before, after in pairwise(layouts):
+        reshape(module, family, before, after, empty)
+    module.layout = layouts[-1]  # type: ignore[assignment]
+    return layouts[-1]
 
 
 def set_depths(config: PretrainedConfig, family: Family, depths: Sequence[int]) -> None:
@@ -225,11 +222,25 @@ def _keep(layout: Layout, kind: str, units: str, kept: Mapping[int, Sequence[int
     for index, numbers in kept.items():
         _check_kept(f"{kind}: layer {index}", name, numbers, getattr(layout.layer(index, kind), units))
     after = [tuple(kept.get(layer.index, getattr(layer, units))) for layer in layout.layers]
-    if layout.shared and len(set(after)) > 1:
-        raise InputError(f"{kind}: all layers of this model have the same weights, so all must keep the same {name}s")
+    for places in layout.groups:
+        if len({after[place] for place in places}) > 1:
+            alike = ", ".join(str(layout.layers[place].index) for place in places)
+            raise InputError(f"{kind}: layers {alike} have the same weights, so all must keep the same {name}s")
     changed: Iterable[dict[str, Any]] = ({units: numbers} for numbers in after)
     layers = (replace(layer, **change) for layer, change in zip(layout.layers, changed, strict=True))
     return replace(layout, layers=tuple(layers))
+
+
+def _stages(edits: Iterable[Edit], layout: Layout) -> list[Layout]:
+    """The layouts to go through one after the other, the present one first; cuts in a row are one stage."""
+    stages, cutting = [layout], False
+    for edit in edits:
+        layout = edit.apply(layout)
+        if cutting and edit.cuts:
+            stages.pop()
+        stages.append(layout)
+        cutting = edit.cuts
+    return stages
 
 
 def _applied(edits: Iterable[Edit], layout: Layout) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.errors import InputError
@@ -15,28 +15,38 @@ class LayerLayout:
     """One present layer: its original number and the original numbers of its heads and neurons, ascending.
 
     `stack` is the position of its stack in the family: 0, or 1 for the layers of a decoder that has an encoder below,
-    which have heads of `cross` attention too."""
+    which have heads of `cross` attention too. `ranks`: the rank of each linear map that is factored, by its name (see
+    `Block.maps`). `weights`: number of the layer whose weights it has; None where they are its own."""
 
     index: int
     heads: tuple[int, ...]
     neurons: tuple[int, ...]
     stack: int = 0
     cross: tuple[int, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    weights: int | None = None
+
+    @property
+    def owner(self) -> int:
+        """Number of the layer whose weights it has, often its own. Layers of one owner are alike in every part."""
+        return self.index if self.weights is None else self.weights
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The present layers from bottom to top; `head_dim` is the width of one head and never changes. `tokens` are the
-    original ids of the rows of the word embedding, ascending: row 0 holds the token whose id was `tokens[0]`.
+    """The present layers from bottom to top; `head_dim` is the width of one head and `width` that of the states between
+    layers, which never change. `tokens` are the original ids of the rows of the word embedding, ascending: row 0 holds
+    the token whose id was `tokens[0]`.
 
     `queries_per_kv`: heads that share one key/value head in the original model (grouped-query attention), head h using
-    key/value head h // queries_per_kv. `shared`: all layers have the same weights, so they lose the same parts."""
+    key/value head h // queries_per_kv. `embedding_rank`: that of the word embedding where it is factored."""
 
     layers: tuple[LayerLayout, ...]
     head_dim: int
+    width: int
     tokens: Sequence[int] = ()
     queries_per_kv: int = 1
-    shared: bool = False
+    embedding_rank: int | None = None
 
     def layer(self, index: int, asked_by: str) -> LayerLayout:
         """The layer of that original number; InputError names what is present."""
@@ -45,6 +55,14 @@ class Layout:
                 return layer
         present = ", ".join(str(layer.index) for layer in self.layers)
         raise InputError(f"{asked_by}: layer {index} is not in the model; present: {present}")
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Positions of the present layers, those that have the same weights together."""
+        held: dict[int, list[int]] = {}
+        for place, layer in enumerate(self.layers):
+            held.setdefault(layer.owner, []).append(place)
+        return list(held.values())
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -64,14 +82,15 @@ def unedited_layout(
         depth = sizes[stack.depth_key] if depths is None else depths[place]
         heads, neurons = tuple(range(sizes[stack.heads_key])), tuple(range(sizes[stack.neurons_key]))
         cross = heads if stack.cross else ()
-        layers += [LayerLayout(len(layers) + at, heads, neurons, place, cross) for at in range(depth)]
+        owner = 0 if family.shares_layers else None
+        layers += [LayerLayout(len(layers) + at, heads, neurons, place, cross, weights=owner) for at in range(depth)]
     queries = sizes[family.stacks[0].heads_key]
     return Layout(
         layers=tuple(layers),
+        width=sizes[family.width_key],
         head_dim=sizes.get(family.head_dim_key or "", sizes[family.width_key] // queries),
         tokens=range(sizes.get("vocab_size", 0) if vocabulary is None else vocabulary),
         queries_per_kv=queries // sizes.get(family.kv_heads_key or "", queries),
-        shared=family.shares_layers,
     )
 
 

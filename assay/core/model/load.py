@@ -85,12 +85,22 @@ def load_source(
 
 
 def save_module(module: PreTrainedModel, out: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write weights (one file, tied tensors once), config and tokenizer, whose pad token fills a gap in the config."""
+    """Write weights (one file, a shared tensor once), config and tokenizer, whose pad token the config gets if it has
+    none."""
     if module.config.pad_token_id is None:
         module.config.pad_token_id = tokenizer.pad_token_id
     with quiet_transformers():
-        module.save_pretrained(out, max_shard_size="1TB")
+        module.save_pretrained(out, max_shard_size="1TB", state_dict=_each_once(module))
     save_tokenizer(tokenizer, out)
+
+
+def _each_once(module: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Every tensor under its first name alone: a file has no place for one of two names, as shared layers have."""
+    named: dict[int, str] = {}
+    whole = module.state_dict(keep_vars=True)
+    for name, tensor in whole.items():
+        named.setdefault(id(tensor), name)
+    return {name: whole[name].detach() for name in named.values()}
 
 
 def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
@@ -158,7 +168,7 @@ def _rebuild(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
         kernel = _kernel(artifact, attn_implementation)
         module = AutoModelForSequenceClassification.from_config(config, attn_implementation=kernel)
-    apply_edits(module, edits, family)
+    apply_edits(module, edits, family, empty=True)
     path = artifact.path / WEIGHTS
     try:
         load_model(module, path, strict=True)

@@ -1,11 +1,14 @@
-"""Cut a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons, tokens.
+"""Bring a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons and
+tokens go, matrices are factored, layers get the weights of others.
 
-The modules stay the same ones; their parameters are replaced by smaller ones of the same dtype, device and
-`requires_grad`. Nothing is approximated: what stays gives the numbers it gave before.
+Where something is cut, the modules stay the same ones; their parameters are replaced by smaller ones of the same dtype,
+device and `requires_grad`, and what stays gives the numbers it gave before. Only factors approximate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from torch import nn
@@ -15,22 +18,45 @@ from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import Attention, Family
 from assay.core.model.blocks import Block, blocks_of
 from assay.core.model.edits import set_depths
+from assay.core.model.embedding import check_embedding, factorise_embedding
 from assay.core.model.key_values import match_queries
 from assay.core.model.layout import LayerLayout, Layout
 from assay.core.model.linear import in_width, out_width, select
+from assay.core.model.low_rank import split
 from assay.core.model.position_bias import narrow_bias, own_bias
 from assay.core.model.vocabulary import cut_vocabulary
 
 
-def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout) -> None:
-    """Cut `module`, which has the layout `before`, to `after`, a part of it. Depth, vocabulary size and token ids in
-    its config follow. InputError, before anything is cut, where layers count their own number into their output."""
+def check_reshape(module: PreTrainedModel, family: Family, layouts: Sequence[Layout]) -> None:
+    """That `module`, which has the first of `layouts`, can be brought to the others in turn.
+
+    AssayError where it has another; InputError where layers that may not count their own number into their output, or
+    where the family has no map or embedding of the kind that would be factored."""
+    before, after = layouts[0], layouts[-1]
     blocks = blocks_of(module, family)
     _check_fits(blocks, before)
-    if len(after.layers) < len(before.layers) and getattr(module.config, "scale_attn_by_inverse_layer_idx", False):
-        raise InputError("keep_layers: scale_attn_by_inverse_layer_idx scales each layer by its number; none can go")
+    moved = any(new.depths != before.depths or new.groups != before.groups for new in layouts)
+    if moved and getattr(module.config, "scale_attn_by_inverse_layer_idx", False):
+        text = "scale_attn_by_inverse_layer_idx scales each layer by its number; none can go or share weights"
+        raise InputError(f"{family.base}: {text}")
+    by_number = {layer.index: block.maps() for layer, block in zip(before.layers, blocks, strict=True)}
+    for layer in (layer for layout in layouts for layer in layout.layers):
+        if absent := set(layer.ranks) - by_number[layer.index].keys():
+            there = ", ".join(by_number[layer.index])
+            raise InputError(f"low_rank: layer {layer.index} has no map {sorted(absent)[0]!r}; it has {there}")
+    if after.embedding_rank != before.embedding_rank:
+        check_embedding(module, family, after.embedding_rank)
+
+
+def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout, empty: bool = False) -> None:
+    """Bring `module`, which has the layout `before`, to `after`. Depth, vocabulary size and token ids in its config
+    follow. `empty`: factors need not be computed from the weights, which mean nothing yet."""
+    blocks = blocks_of(module, family)
     cut_vocabulary(module, family, before.tokens, after.tokens)
-    if family.position_bias == "first layer" and before.layers != after.layers:
+    if after.embedding_rank != before.embedding_rank:
+        factorise_embedding(module, family, after.embedding_rank, empty)
+    unfactored = [[replace(layer, ranks={}) for layer in layout.layers] for layout in (before, after)]
+    if family.position_bias == "first layer" and unfactored[0] != unfactored[1]:
         own_bias(blocks)
     kept: list[tuple[Block, LayerLayout]] = []
     done: set[int] = set()
@@ -39,11 +65,24 @@ def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layo
         if new is not None:
             if id(block.module) not in done:
                 _cut(block, family, before, old, new)
+                _factorise(block, after, old, new, empty)
                 done.add(id(block.module))
             kept.append((block, new))
-    if len(kept) < len(blocks):
-        _replace_layers(module, family, kept)
+    owners = {old.owner: block.module for old, block in reversed(list(zip(before.layers, blocks, strict=True)))}
+    held = [(replace(block, module=owners[new.owner]), new) for block, new in kept]
+    if [block.module for block, _ in held] != [block.module for block in blocks]:
+        _replace_layers(module, family, held)
     set_depths(module.config, family, after.depths)
+
+
+def _factorise(block: Block, layout: Layout, old: LayerLayout, new: LayerLayout, empty: bool) -> None:
+    """Split the maps whose rank is new."""
+    changed = {name: rank for name, rank in new.ranks.items() if old.ranks.get(name) != rank}
+    for name, rank in changed.items():
+        path = block.maps()[name]
+        block.module.set_submodule(path, split(block.part(path), rank, empty))
+    if layout.queries_per_kv > 1 and {"k", "v"} & changed.keys():
+        _match(block, block.stack.attention, layout, new.heads)
 
 
 def _cut(block: Block, family: Family, layout: Layout, old: LayerLayout, new: LayerLayout) -> None:
@@ -75,15 +114,21 @@ def _cut_heads(block: Block, names: Attention, layout: Layout, old: tuple[int, .
         for linear in block.parts(names.kv):
             select(linear, channels, dim=0)
     else:
-        groups = ([head // layout.queries_per_kv for head in each] for each in (old, new))
-        old_kv, users = sorted(set(next(groups))), next(groups)
-        new_kv = sorted(set(users))
+        old_kv, new_kv = (sorted({head // layout.queries_per_kv for head in each}) for each in (old, new))
         for linear in block.parts(names.kv):
             select(linear, _channels([old_kv.index(head) for head in new_kv], layout.head_dim), dim=0)
-        match_queries(attention, block.parts(names.kv), [new_kv.index(head) for head in users], layout.head_dim)
+        _match(block, names, layout, new)
     for name, size in ((names.count, len(heads)), (names.channels, len(channels))):
         if name is not None:
             setattr(attention, name, size)
+
+
+def _match(block: Block, names: Attention, layout: Layout, heads: tuple[int, ...]) -> None:
+    """Let each of the layer's query heads use what is there of its key/value head."""
+    users = [head // layout.queries_per_kv for head in heads]
+    present = sorted(set(users))
+    places = [present.index(head) for head in users]
+    match_queries(block.part(names.module), block.parts(names.kv), places, layout.head_dim)
 
 
 def _channels(heads: list[int], head_dim: int) -> list[int]:
@@ -91,7 +136,8 @@ def _channels(heads: list[int], head_dim: int) -> list[int]:
 
 
 def _replace_layers(module: PreTrainedModel, family: Family, kept: list[tuple[Block, LayerLayout]]) -> None:
-    """Leave the kept layers in the model's lists; what numbers itself by place in its stack is numbered anew."""
+    """Put the kept layers into the model's lists; what numbers itself by place in its stack is numbered anew, and one
+    in several places by its last."""
     if family.shares_layers:
         return
     for _, members in groupby(kept, key=lambda each: each[1].stack):

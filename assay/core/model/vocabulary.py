@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import Family
+from assay.core.model.embedding import word_table
 from assay.core.model.ranges import to_ranges
 from assay.core.model.token_ids import anchored, flat, named_ids, renumber
 
@@ -24,7 +25,7 @@ def cut_vocabulary(module: PreTrainedModel, family: Family, before: Sequence[int
     Size and token ids in the config follow. Before anything is cut: AssayError where the model has other tokens than
     `before`; InputError where the config names a token that would go, or a padding id that positions are counted from
     would move."""
-    rows = len(module.get_submodule(family.word_embeddings).get_parameter("weight"))
+    rows = len(word_table(module, family))
     if rows != len(before):
         raise AssayError(f"the word embedding has {rows} rows, its config and edits say {len(before)}")
     if len(after) == len(before):
@@ -56,8 +57,7 @@ def _check_named(module: PreTrainedModel, family: Family, new_ids: Mapping[int, 
 def _rows_a_token(module: PreTrainedModel, family: Family) -> list[nn.Parameter]:
     """Every parameter with one row a token, tied ones once."""
     decoder = module.get_output_embeddings()
-    embedding = module.get_submodule(family.word_embeddings)
-    held = [*embedding.parameters(), *(decoder.parameters() if decoder is not None else ())]
+    held = [word_table(module, family), *(decoder.parameters() if decoder is not None else ())]
     return list({id(parameter): parameter for parameter in held}.values())
 
 

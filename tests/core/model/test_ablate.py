@@ -76,7 +76,7 @@ def test_a_part_left_out_is_a_part_masked_in_a_model_that_was_cut_before(
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - set(ONE_STACK)))
 def test_two_stacks_and_shared_layers_are_refused(name: str, tiny_artifact: MakeArtifact) -> None:
     artifact = tiny_artifact(name)
-    with pytest.raises(InputError, match="only where one stack has layers of their own weights"):
+    with pytest.raises(InputError, match="only where one stack lists each of its layers"):
         logits_without(load_module(artifact), FAMILIES[name], inputs_of(artifact), [Cut(0, "layer")])
 
 

@@ -26,7 +26,16 @@ from assay.core.errors import InputError, NotGiven
 from assay.core.manifest import Manifest, hash_folder
 from assay.core.model.anatomy import FAMILIES, family_of
 from assay.core.model.blocks import blocks_of
-from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, apply_edits
+from assay.core.model.edits import (
+    Edit,
+    FactoriseEmbedding,
+    KeepHeads,
+    KeepLayers,
+    KeepNeurons,
+    LowRank,
+    ShareLayers,
+    apply_edits,
+)
 from assay.core.model.load import find_graph, load_module, load_session, load_source, load_tokenizer, save_module
 
 MakeArtifact = Callable[..., Artifact]
@@ -40,6 +49,14 @@ EDITS: dict[str, list[Edit]] = {
     "neurons": [NEURONS],
     "heads_layers_neurons_heads_layers": [
         UNEVEN, KeepLayers([0, 1, 3], of=4), NEURONS, KeepHeads({0: [3], 1: [0, 2]}), KeepLayers([0, 1], of=3),
+    ],
+    "factored": [
+        LowRank({0: {"q": 5, "o": 6, "ffn_in": 7}, 2: {"v": 3, "ffn_out": 4}}), UNEVEN, NEURONS, FactoriseEmbedding(6),
+        KeepLayers([0, 2, 3], of=4), LowRank({0: {"q": 2}}), KeepHeads({0: [3]}),
+    ],
+    "shared": [
+        KeepNeurons({0: range(20), 1: range(20)}), ShareLayers([[0, 1], [2, 3]]), KeepHeads({0: [0, 2], 1: [0, 2]}),
+        LowRank({2: {"v": 3}, 3: {"v": 3}}), KeepLayers([1, 2, 3], of=4),
     ],
 }  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Factors of low rank in the place of linear maps: which maps, and which ranks."""
