@@ -1,13 +1,15 @@
-"""How much each head or neuron matters: the sensitivity of the loss to switching it off (Michel et al. 2019, eq. 2).
+"""How much each head or neuron matters, by the derivative dL(x)/d xi of a row's loss by a mask xi = 1 on the unit.
 
-I = E_x | dL(x)/d xi |, where xi = 1 multiplies the unit's output. The paper takes the absolute value per example x; its
-released code takes it per batch. Here it is per example: each row of a batch has its own mask, so one backward pass
-gives every row's gradient.
+sensitivity: E_x | dL(x)/d xi | (Michel et al. 2019, eq. 2).
+fisher: E_x (dL(x)/d xi)^2, the diagonal of the empirical Fisher matrix of the masks (Kwon et al. 2022).
+
+Both papers write a row x; their released code takes whole batches, in which rows cancel. Here it is the row: each has
+its own mask, so one backward pass gives every row's derivative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -26,10 +28,28 @@ class Masker(Protocol):
 def sensitivity(
     model: nn.Module, batches: Iterable[dict[str, Tensor]], sizes: list[int], masker: Masker, task: str
 ) -> list[Tensor]:
-    """Importance of each unit: one [size] tensor >= 0 a layer, `sizes` units each.
+    """Mean absolute derivative: one [size] tensor >= 0 a layer, `sizes` units each.
 
     `masker` multiplies unit outputs by masks [batch, size], one a layer. `batches` hold the inputs and
     `labels`. More rows lower the noise; 256 are usually enough."""
+    return _mean_over_rows(Tensor.abs, model, batches, sizes, masker, task)
+
+
+def fisher(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], sizes: list[int], masker: Masker, task: str
+) -> list[Tensor]:
+    """Mean squared derivative; the rest as in `sensitivity`."""
+    return _mean_over_rows(Tensor.square, model, batches, sizes, masker, task)
+
+
+def _mean_over_rows(
+    of_derivative: Callable[[Tensor], Tensor],
+    model: nn.Module,
+    batches: Iterable[dict[str, Tensor]],
+    sizes: list[int],
+    masker: Masker,
+    task: str,
+) -> list[Tensor]:
     totals = [torch.zeros(size) for size in sizes]
     rows = 0
     model.eval()
@@ -42,7 +62,7 @@ def sensitivity(
         used = [place for place, size in enumerate(sizes) if size]
         gradients = torch.autograd.grad(loss, [masks[place] for place in used])
         for place, gradient in zip(used, gradients, strict=True):
-            totals[place] += gradient.abs().sum(0)
+            totals[place] += of_derivative(gradient).sum(0)
         rows += len(labels)
     return [total / rows for total in totals]
 

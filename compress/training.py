@@ -34,7 +34,8 @@ class TrainingStep(Step, ABC):
     of all steps) and falls linearly to zero. `freeze` holds the embeddings and that many of the lowest layers fixed,
     which saves their share of the backward pass; by default everything is trained. `dropout` replaces the model's own
     rate: a short distillation follows the teacher closer, and runs faster, without. `keep_zeros` holds those weights of
-    layers, head and word embedding at zero that are exactly zero, as `prune_weights` leaves them."""
+    layers, head and word embedding at zero that are exactly zero, as `prune_weights` leaves them. `layer_drop` skips
+    each layer with that probability in each step, so that `prune_layers` can later take any depth (Fan et al. 2020)."""
 
     epochs: float = Field(default=2.0, gt=0)
     learning_rate: float = Field(default=8e-5, gt=0)
@@ -43,6 +44,7 @@ class TrainingStep(Step, ABC):
     warmup: float = Field(default=0.1, ge=0, lt=1)
     freeze: int | None = Field(default=None, ge=0)
     dropout: float | None = Field(default=None, ge=0, lt=1)
+    layer_drop: float = Field(default=0.0, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     keep_zeros: bool = True
 
@@ -103,9 +105,11 @@ def train_and_save(
 ) -> dict[str, Any]:
     """Train on the job's training rows, call `finish`, save under `out`, and return the facts: the history, the
     precision and the number of zeros held."""
+    from assay.core.model.anatomy import family_of
     from assay.core.model.load import load_tokenizer, save_module
     from assay.core.model.predict import Encoder
     from assay.core.train import train
+    from compress.layer_drop import layers_dropped
     from compress.sparsity.zeros import zeros_held
 
     tokenizer = load_tokenizer(source)
@@ -115,7 +119,8 @@ def train_and_save(
         _freeze(module, step)
     if step.dropout is not None:
         _set_dropout(module, step.dropout)
-    with zeros_held(_may_be_sparse(step, source, module)) as zeros:
+    dropping = layers_dropped(module, family_of(source.family), step.layer_drop)
+    with zeros_held(_may_be_sparse(step, source, module)) as zeros, dropping:
         history = train(
             module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
             schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
@@ -152,3 +157,6 @@ def _set_dropout(module: PreTrainedModel, rate: float) -> None:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = rate
+        for name in ("dropout", "attention_dropout", "activation_dropout"):  # BART and Llama hold bare numbers
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, rate)

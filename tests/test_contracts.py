@@ -1,6 +1,7 @@
 """What holds for every step and every probe that is on the shelves, found by file name.
 
-A new method is tested here as soon as its file exists. A step must say in `MINIMAL` with which settings to run it.
+A new method is tested here as soon as its file exists. A step must say in `MINIMAL` with which settings to run it, a
+probe with settings that have no default in `MINIMAL_OF_PROBES`.
 """
 
 from __future__ import annotations
@@ -39,11 +40,24 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "cut_vocab": {},
     "distil": BRIEF,
     "export_onnx": {},
+    "factorise": {"budget": 0.5, "embedding_rank": 8},
     "finetune": BRIEF,
+    "l0_prune": BRIEF | {"sparsity": 0.5},
     "prune_ffn": {"fraction": 0.5, "rows": 8},
     "prune_heads": {"fraction": 0.25, "rows": 8},
     "prune_layers": {"keep": 1},
+    "prune_weights": {"fraction": 0.5},
     "quantize": {},
+    "share_layers": {"every": 2},
+    "sparse_finetune": BRIEF | {"fraction": 0.5},
+}
+FILES = TESTS / "probe" / "files"
+TREES = {name: str(FILES / f"{name}.conllu") for name in ("train", "test")}
+MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
+    "edges": TREES,
+    "senteval": {"files": [str(FILES / "length.tsv")]},
+    "structure": TREES,
+    "tokens": TREES,
 }
 METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
 every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)
@@ -54,7 +68,7 @@ every_probe = pytest.mark.parametrize("name", PROBES.names())
 def settings_of(shelf: Shelf, name: str) -> dict[str, Any]:
     if shelf is STEPS and name not in MINIMAL:
         pytest.fail(f"add an entry for {name!r} to MINIMAL in tests/test_contracts.py: the least settings it runs with")
-    return MINIMAL[name] if shelf is STEPS else {}
+    return MINIMAL[name] if shelf is STEPS else MINIMAL_OF_PROBES.get(name, {})
 
 
 def made(shelf: Shelf, name: str) -> BaseModel:
@@ -63,6 +77,7 @@ def made(shelf: Shelf, name: str) -> BaseModel:
 
 def test_no_entry_is_left_of_a_step_that_went() -> None:
     assert set(MINIMAL) <= set(STEPS.names())
+    assert set(MINIMAL_OF_PROBES) <= set(PROBES.names())
 
 
 @every_method
@@ -249,7 +264,7 @@ def test_a_damaged_result_is_not_done(name: str, finished: Callable[[str], Artif
 
 @every_probe
 def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop: Path) -> None:
-    probe = PROBES.get(name)().tiny()
+    probe = made(PROBES, name).tiny()
     source = open_source(shop / "torch", "text-classification")
     before = content(shop)
     runs = []
@@ -267,7 +282,7 @@ def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop
 @every_probe
 def test_a_probe_says_what_it_needs(name: str, shop: Path) -> None:
     """One that reads states cannot examine a graph; the others can."""
-    probe = PROBES.get(name)().tiny()
+    probe = made(PROBES, name).tiny()
     graph = open_predictor(lineage(shop, made(STEPS, "quantize"))[-1], 32)
     examine = ProbeContext(SEED, job_data(), open_predictor(teacher(shop), 32), log=lambda line: None)
     if probe.needs == "states":

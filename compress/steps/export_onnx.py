@@ -1,12 +1,13 @@
 """Write the model as an ONNX graph with dynamic batch and length, from the edited module in memory.
 
 Through optimum where it is installed, through torch's own exporters otherwise. Inputs, axes and output have the same
-names either way, and the result opens in onnxruntime and in optimum's `ORTModelForSequenceClassification`. Does not
-change precision: add `quantize` after.
+names either way, and the result opens in onnxruntime and in optimum's `ORTModelForSequenceClassification`. The graph is
+then rewritten to do less work for the same logits (`rewrite.py`). Does not change precision: add `quantize` after.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
 class ExportOnnx(Step):
     """`exporter` "auto" is optimum where it can be used, "torch" otherwise. `opset` defaults to the exporter's choice.
-    `tolerance` bounds the largest difference of a logit between graph and torch."""
+    `rewrite` is on because it changes no logit: a graph without its patterns stays as it is, and false leaves any graph
+    as the exporter wrote it. `tolerance` bounds the largest difference of a logit from torch in the graph that is kept.
+    """
 
+    version: ClassVar[int] = 2
     gives: ClassVar[Format] = "onnx"
 
     exporter: Literal["auto", "optimum", "torch"] = "auto"
     opset: int | None = Field(default=None, ge=14, le=20)
+    rewrite: bool = True
     tolerance: float = Field(default=1e-4, gt=0)
 
     def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
@@ -39,21 +44,25 @@ class ExportOnnx(Step):
         return layout
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
-        """Facts: who wrote the graph and why, parity, nodes of each operator, and fused ones as onnxruntime runs it."""
+        """Facts: who wrote the graph and why, what was rewritten, parity, nodes of each operator, and fused ones as
+        onnxruntime runs it."""
         from assay.core.model.export import export
         from assay.core.model.graph import as_onnx, fused_operators, operators
         from assay.core.model.parity import compare_logits, require
         from assay.core.model.predict import OnnxPredictor, TorchPredictor
+        from assay.core.model.rewrite import rewrite
 
         reference = TorchPredictor(source, ctx.data.max_length)
         tokenizer = reference.encoder.tokenizer
         exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task)
+        rewritten = asdict(rewrite(out / GRAPH)) if self.rewrite else None
         graph = OnnxPredictor(as_onnx(source, out), ctx.data.max_length)
         parity = compare_logits(reference, graph, ctx.data.validation.texts)
         return {
             "edits": source.edits,
             "exporter": exported.exporter,
             "exporter_reason": exported.reason,
+            "rewritten": rewritten,
             "parity": require(parity, self.tolerance, source),
             "ops": operators(out / GRAPH),
             "fused_ops": fused_operators(out / GRAPH),

@@ -20,11 +20,12 @@ class PruneFfn(Step):
     """`fraction` of the neurons goes: the same share in every layer, or the lowest of the whole model with
     `scope: global`. What is kept in a layer is rounded up to `multiple_of`, which fast matrix kernels want.
 
-    score: sensitivity of the loss (`gradient`), mean absolute activation (`activation`), or `random` as a control.
-    `iterations` removes in that many equal parts and scores anew before each. `rows` training rows are scored."""
+    score: sensitivity of the loss (`gradient`), its second-order rise (`fisher`), mean absolute activation
+    (`activation`), or `random` as a control. `iterations` removes in that many equal parts and scores anew before each.
+    `rows` training rows are scored."""
 
     fraction: float = Field(gt=0, lt=1)
-    score: Literal["gradient", "activation", "random"] = "gradient"
+    score: Literal["gradient", "fisher", "activation", "random"] = "gradient"
     iterations: int = Field(default=1, ge=1)
     scope: Literal["global", "layer"] = "layer"
     multiple_of: int = Field(default=8, ge=1)

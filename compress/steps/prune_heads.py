@@ -29,13 +29,14 @@ class PruneHeads(Step):
     """`fraction` of all heads goes, lowest `score` first, over the whole model or the same share in every layer; or
     `remove` names heads outright, {layer: [heads]} in original numbers. A layer never loses its last head.
 
-    score: sensitivity of the loss (`gradient`), the loss without the head (`ablation`, slow), size of the output weights (`magnitude`), mean largest attention weight
-    (`confidence`), or `random` as a control. `iterations` removes in that many equal parts and scores anew before each.
-    `rows` training rows are scored: more rows, less noise. `attention`: the layers' own, or `cross`, a decoder's
-    attention to its encoder."""
+    score: sensitivity of the loss (`gradient`), its second-order rise (`fisher`), the loss without the head
+    (`ablation`, slow), size of the output weights (`magnitude`), mean largest attention weight (`confidence`), or
+    `random` as a control. `iterations` removes in that many equal parts and scores anew before each. `rows` training
+    rows are scored: more rows, less noise. `attention`: the layers' own, or `cross`, a decoder's attention to its
+    encoder."""
 
     fraction: float | None = Field(default=None, gt=0, lt=1)
-    score: Literal["gradient", "ablation", "magnitude", "confidence", "random"] = "gradient"
+    score: Literal["gradient", "fisher", "ablation", "magnitude", "confidence", "random"] = "gradient"
     iterations: int = Field(default=1, ge=1)
     scope: Literal["global", "layer"] = "global"
     remove: Heads | None = None

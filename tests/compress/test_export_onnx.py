@@ -22,6 +22,7 @@ from assay.core.model.anatomy import FAMILIES
 from assay.core.model.generations import why_no_optimum
 from assay.core.model.load import load_module, load_session
 from assay.core.model.predict import open_predictor, run_graph
+from assay.core.model.rewrite import NOT_READ
 from assay.core.stats import to_probabilities
 
 MakeArtifact = Callable[..., Artifact]
@@ -74,6 +75,21 @@ def test_no_batch_or_length_is_baked_in(family: str, uneven: Callable[[str], tup
         with torch.inference_mode():
             expected = module(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits.numpy()
         assert run_graph(session, inputs) == pytest.approx(expected, abs=1e-4), (batch, tokens)
+
+
+LAST_TOKEN = ("bart", "gpt2", "llama", "t5")  # or that of the end, wherever it is
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_families_that_read_the_first_token_are_computed_for_it(
+    family: str, uneven: Callable[[str], tuple[Artifact, Artifact]]
+) -> None:
+    rewritten = Manifest.read(uneven(family)[1].path).facts["rewritten"]
+    if family in LAST_TOKEN:
+        assert (rewritten["first_token_nodes"], rewritten["not_first_token"]) == (0, NOT_READ)
+    else:  # o, two maps of the feed-forward, their biases and sums, two norms, the activation
+        assert rewritten["first_token_nodes"] >= 11
+        assert rewritten["not_first_token"] is None
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -21,10 +21,10 @@ from assay.core.model.masks import mask_heads
 from compress import pruning
 from compress.losses.task import task_loss
 from compress.pruning import choose_units, score_units, scoring_subject
-from compress.scores.subject import Subject
+from compress.scores.subject import MASKS, Subject
 
 MakeArtifact = Callable[..., Artifact]
-HEAD_SCORES = ("gradient", "ablation", "magnitude", "confidence", "random")
+HEAD_SCORES = ("gradient", "fisher", "ablation", "magnitude", "confidence", "random")
 
 
 def subject_of(artifact: Artifact, folder: Path, unit: Any = "heads") -> Subject:
@@ -40,7 +40,7 @@ def heads(tiny_artifact: MakeArtifact, tmp_path: Path) -> Subject:
     return subject
 
 
-@pytest.mark.parametrize("name", ["gradient", "magnitude"])
+@pytest.mark.parametrize("name", ["gradient", "fisher", "magnitude"])
 def test_a_head_that_writes_nothing_scores_nothing_and_no_other_does(name: str, heads: Subject) -> None:
     scores = score_units(name, heads)
     assert [layer.eq(0).tolist() for layer in scores] == [[False] * 4, [False, False, True, False]]
@@ -60,6 +60,25 @@ def test_ablation_is_the_loss_without_the_head_also_where_others_are_off_already
             losses.append(task_loss(heads.module(**heads.inputs()[0]).logits, batch["labels"], heads.task).item())
     assert abs(losses[1] - losses[0]) > 1e-4
     assert scores[0][1].item() == pytest.approx(losses[1] - losses[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("unit", ["heads", "neurons"])
+def test_fisher_is_half_the_mean_square_of_each_rows_derivative(
+    unit: str, tiny_artifact: MakeArtifact, tmp_path: Path
+) -> None:
+    """One row at a time, with one mask for all rows; and layers keep their scale."""
+    subject = subject_of(tiny_artifact(layers=2, neurons=6), tmp_path, unit)
+    squares = [torch.zeros(size) for size in subject.sizes]
+    for batch, inputs in zip(subject.batches, subject.inputs(), strict=True):
+        for row, label in enumerate(batch["labels"]):
+            masks = [torch.ones(size, requires_grad=True) for size in subject.sizes]
+            with MASKS[subject.unit](subject.module, subject.family, masks):
+                logits = subject.module(**{name: value[row : row + 1] for name, value in inputs.items()}).logits
+            slopes = torch.autograd.grad(task_loss(logits, label[None], subject.task), masks)
+            squares = [total + slope**2 for total, slope in zip(squares, slopes, strict=True)]
+    expected = [total / 16 / 2 for total in squares]
+    torch.testing.assert_close(score_units("fisher", subject), expected, atol=1e-6, rtol=1e-3)
+    assert abs(expected[0].norm() - expected[1].norm()) > 1e-4
 
 
 def test_magnitude_is_the_norm_of_the_output_slice(heads: Subject) -> None:
