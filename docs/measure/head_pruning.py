@@ -29,7 +29,8 @@ from compress.step import Context
 from reports.charts import Frame, Series, lines
 
 TENTHS = range(1, 10)
-SCORES = ("gradient in parts", "gradient", "confidence", "magnitude", "random")
+SCORES = ("ablation in parts", "gradient in parts", "gradient", "confidence", "magnitude", "random")
+IN_PARTS = " in parts"
 Kept = list[list[int]]
 Curve = dict[int, float]  # tenths of the heads removed -> accuracy
 
@@ -80,8 +81,10 @@ def teacher_of(run: Path, rows: int) -> tuple[Artifact, JobData]:
 
 def removed(name: str, subject: Subject) -> Iterator[tuple[int, Kept]]:
     """(tenths of the heads removed, heads that stay in each layer)."""
-    if name == "gradient in parts":
-        rounds = removal_rounds("gradient", subject, TENTHS[-1] / 10, per_layer=False, iterations=len(TENTHS))
+    if name.endswith(IN_PARTS):
+        rounds = removal_rounds(
+            name.removesuffix(IN_PARTS), subject, TENTHS[-1] / 10, per_layer=False, iterations=len(TENTHS)
+        )
         yield from ((at, kept) for at, (kept, _) in zip(TENTHS, rounds, strict=True))
         return
     scores = score_units(name, subject)
