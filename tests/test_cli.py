@@ -138,7 +138,7 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "unknown family": (
         lambda home: (home / "model" / "config.json").write_text('{"model_type": "perceptron"}'), [],
-        r"assay: model/config\.json: model type 'perceptron' has no anatomy here; known: bert, ",
+        r"assay: model/config\.json: model type 'perceptron' has no anatomy here; known: albert, bart, bert, ",
     ),
     "a file for a model": (
         lambda home: None, ["--set", "model=job.csv"], r"assay: job\.csv: not a folder; a model is a folder with",
