@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import Family
-from assay.core.model.blocks import modules_of, turns
-from assay.core.model.layout import unedited_layout
+from assay.core.model.blocks import head_dim, modules_of, turns
 from assay.core.model.linear import matrix
 
 Inputs = Mapping[str, Tensor]
@@ -94,7 +93,7 @@ class _Upper:
     def __init__(self, model: nn.Module, family: Family, blocks: list[nn.Module], inputs: Inputs) -> None:
         self.model, self.family, self.blocks, self.inputs = model, family, blocks, inputs
         (self.stack,) = family.stacks
-        self.head_dim = unedited_layout(model.config.to_dict(), family).head_dim  # type: ignore[operator, union-attr]
+        self.head_dim = head_dim(model, family)
         self.narrow = False
 
     def states_after(self, layer: int, call: _Call, part: Part, units: list[tuple[int, ...]]) -> Tensor:

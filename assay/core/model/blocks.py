@@ -11,8 +11,10 @@ from itertools import cycle
 from typing import cast
 
 from torch import nn
+from transformers import PreTrainedModel
 
 from assay.core.model.anatomy import Attention, Family, Stack
+from assay.core.model.layout import unedited_layout
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ def blocks_of(model: nn.Module, family: Family) -> list[Block]:
 def modules_of(model: nn.Module, family: Family) -> list[nn.Module]:
     """As `blocks_of`, the modules alone."""
     return [block.module for block in blocks_of(model, family)]
+
+
+def head_dim(model: nn.Module, family: Family) -> int:
+    """Width of one head; no edit changes it."""
+    return unedited_layout(cast(PreTrainedModel, model).config.to_dict(), family).head_dim
 
 
 def turns(modules: Sequence[nn.Module], position: int) -> Iterator[bool]:

@@ -16,7 +16,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import Family
-from assay.core.model.blocks import blocks_of
+from assay.core.model.blocks import blocks_of, head_dim
 from assay.core.model.linear import in_width
 
 Masks = torch.Tensor | Sequence[torch.Tensor]
@@ -28,7 +28,7 @@ def mask_heads(model: nn.Module, family: Family, masks: Masks) -> Iterator[None]
 
     masks: [layers, heads], or one tensor a present layer, [heads] or, for a mask of its own for each row,
     [batch, heads]. AssayError where a mask does not fit the layer's heads."""
-    with _scaled_inputs([block.o for block in blocks_of(model, family)], masks):
+    with _scaled_inputs([block.o for block in blocks_of(model, family)], masks, head_dim(model, family)):
         yield
 
 
@@ -37,14 +37,14 @@ def mask_cross_heads(model: nn.Module, family: Family, masks: Masks) -> Iterator
     """As `mask_heads`, for a decoder's attention to its encoder; layers without it have masks of size 0."""
     blocks = blocks_of(model, family)
     projections = [block.part(block.stack.cross.o) if block.stack.cross else None for block in blocks]
-    with _scaled_inputs(projections, masks):
+    with _scaled_inputs(projections, masks, head_dim(model, family)):
         yield
 
 
 @contextmanager
 def mask_neurons(model: nn.Module, family: Family, masks: Masks) -> Iterator[None]:
     """Multiply what each feed-forward neuron hands on, after its activation; shapes as in `mask_heads`."""
-    with _scaled_inputs([block.ffn_out for block in blocks_of(model, family)], masks):
+    with _scaled_inputs([block.ffn_out for block in blocks_of(model, family)], masks, 1):
         yield
 
 
@@ -65,9 +65,11 @@ def check_masking(model: nn.Module, family: Family, inputs: Mapping[str, torch.T
 
 
 @contextmanager
-def _scaled_inputs(maps: Sequence[nn.Module | None], masks: Masks) -> Iterator[None]:
-    """Scale what goes into each map by its mask. A map that stands for several layers gets their masks in turn."""
-    _check_sizes(maps, masks)
+def _scaled_inputs(maps: Sequence[nn.Module | None], masks: Masks, channels: int) -> Iterator[None]:
+    """Scale what goes into each map, `channels` a unit, by its mask.
+
+    A map that stands for several layers gets their masks in turn."""
+    _check_sizes(maps, masks, channels)
     turns: dict[int, list[torch.Tensor]] = {}
     for each, mask in zip(maps, masks, strict=True):
         turns.setdefault(id(each), []).append(mask)
@@ -77,11 +79,11 @@ def _scaled_inputs(maps: Sequence[nn.Module | None], masks: Masks) -> Iterator[N
         yield
 
 
-def _check_sizes(maps: Sequence[nn.Module | None], masks: Masks) -> None:
-    sizes, widths = [mask.shape[-1] for mask in masks], [0 if each is None else in_width(each) for each in maps]
-    pairs = zip(sizes, widths, strict=False)
-    if len(sizes) != len(widths) or any(width % size if size else width for size, width in pairs):
-        raise AssayError(f"masks of sizes {sizes} by layer do not fit maps of {widths} inputs")
+def _check_sizes(maps: Sequence[nn.Module | None], masks: Masks, channels: int) -> None:
+    found = [mask.shape[-1] for mask in masks]
+    counts = [0 if each is None else in_width(each) // channels for each in maps]
+    if found != counts:
+        raise AssayError(f"masks: sizes {found} by layer, the model has {counts}")
 
 
 def _scale_by(masks: Iterator[torch.Tensor]) -> Any:

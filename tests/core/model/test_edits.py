@@ -169,11 +169,12 @@ def test_a_mask_for_each_row_acts_on_that_row(tiny_artifact: MakeArtifact) -> No
     torch.testing.assert_close(logits(model), plain)  # the hooks are gone
 
 
-def test_masks_of_the_wrong_size_are_refused(tiny_artifact: MakeArtifact) -> None:
+@pytest.mark.parametrize("size", [2, 3, 8])  # 2 and 8 divide the width, but are no number of heads
+def test_masks_of_the_wrong_size_are_refused(size: int, tiny_artifact: MakeArtifact) -> None:
     model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
     with (
-        pytest.raises(AssayError, match=r"sizes \[3, 3, 3, 3\] by layer do not fit maps of \[32, 32, 32, 32\]"),
-        mask_heads(model, family, torch.ones(4, 3)),
+        pytest.raises(AssayError, match=rf"\[{size}, {size}, {size}, {size}\] by layer, the model has \[4, 4, 4, 4\]"),
+        mask_heads(model, family, torch.ones(4, size)),
     ):
         pass
 
