@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field
 
 from assay.core.artifact import Artifact
-from assay.core.errors import SettingError
+from assay.core.errors import InputError, SettingError
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
@@ -92,6 +92,18 @@ def open_for_training(source: Artifact, data: JobData, seed: int) -> PreTrainedM
     if Manifest.read(source.path) is None:
         return load_source(source, data.labels, seed, ATTENTION)
     return load_module(source, ATTENTION)
+
+
+def task_or_teacher(step: str, alpha: float, temperature: float, ctx: Context) -> Loss:
+    """The job's own loss, or with `alpha` above 0 that of `distil`; InputError where there is no teacher for it."""
+    from compress.losses.distil import DistilLoss
+    from compress.losses.task import TaskLoss
+
+    if not alpha:
+        return TaskLoss(ctx.data.task)
+    if ctx.teacher is None:
+        raise InputError(f"{step} with alpha needs a teacher; it can stand in variants only")
+    return DistilLoss(temperature, alpha, ctx.data.task, ctx.teacher_logits())
 
 
 def train_and_save(

@@ -72,6 +72,16 @@ def context(
     return Context(SEED, data, scratch, teacher, teacher_logits, lineage, log=log)
 
 
+def stopping_at(step: int) -> Callable[[int, int], None]:
+    """A progress callback that interrupts the training when that step is done."""
+
+    def progress(done: int, total: int) -> None:
+        if done == step:
+            raise KeyboardInterrupt
+
+    return progress
+
+
 def step_of(name: str, **settings: Any) -> Step:
     """The step of that name in `compress/steps/`."""
     return STEPS.get(name)(**settings)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
-from assay.core.errors import InputError, SettingError
+from assay.core.errors import SettingError
 from compress.step import Context
-from compress.training import TrainingStep, open_for_training, train_and_save
+from compress.training import TrainingStep, open_for_training, task_or_teacher, train_and_save
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from assay.core.model.anatomy import Family
     from assay.core.model.edits import Edit
     from assay.core.model.layout import Layout
-    from assay.core.train import Loss
     from compress.gate_choice import Shape
     from compress.gates import Gates
     from compress.losses.gated import GatedLoss
@@ -90,17 +89,8 @@ class L0Prune(TrainingStep):
         steps, rate = self.schedule().steps(len(ctx.data.train)), self.gate_learning_rate / self.learning_rate
         gates = Gates(shape_of(layout, module, family), self.units, rate)
         warmup, decide = round(self.target_warmup * steps), max(1, round(self.decide * steps))
-        return GatedLoss(self._loss(ctx), gates, family, self.sparsity, warmup, decide, rate)
-
-    def _loss(self, ctx: Context) -> Loss:
-        from compress.losses.distil import DistilLoss
-        from compress.losses.task import TaskLoss
-
-        if not self.alpha:
-            return TaskLoss(ctx.data.task)
-        if ctx.teacher is None:
-            raise InputError("l0_prune with alpha needs a teacher; it can stand in variants only")
-        return DistilLoss(self.temperature, self.alpha, ctx.data.task, ctx.teacher_logits())
+        loss = task_or_teacher("l0_prune", self.alpha, self.temperature, ctx)
+        return GatedLoss(loss, gates, family, self.sparsity, warmup, decide, rate)
 
 
 def shape_of(layout: Layout, module: PreTrainedModel, family: Family) -> Shape:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
-from assay.core.errors import InputError
 from compress.step import Context
-from compress.training import TrainingStep, open_for_training, train_and_save
+from compress.training import TrainingStep, open_for_training, task_or_teacher, train_and_save
 
 if TYPE_CHECKING:
-    from assay.core.train import Loss
     from compress.sparsity.gradual import GradualLoss
     from compress.sparsity.matrices import Matrix
     from compress.sparsity.schedule import Cubic
@@ -77,7 +75,8 @@ class SparseFinetune(TrainingStep):
 
         groups = groups_of(matrices, self.scope)
         rate = self.score_learning_rate / self.learning_rate
-        shared = (self._loss(ctx), matrices, groups, self._cubic(len(ctx.data.train)))
+        loss = task_or_teacher("sparse_finetune", self.alpha, self.temperature, ctx)
+        shared = loss, matrices, groups, self._cubic(len(ctx.data.train))
         if self.method == "soft_movement":
             return SoftMovementLoss(*shared, 0.0, self.threshold, rate=rate, strength=self.penalty)
         assert self.fraction is not None
@@ -89,13 +88,3 @@ class SparseFinetune(TrainingStep):
         from compress.sparsity.schedule import over
 
         return over(self.schedule().steps(rows), self.begin, self.end, self.every)
-
-    def _loss(self, ctx: Context) -> Loss:
-        from compress.losses.distil import DistilLoss
-        from compress.losses.task import TaskLoss
-
-        if not self.alpha:
-            return TaskLoss(ctx.data.task)
-        if ctx.teacher is None:
-            raise InputError("sparse_finetune with alpha needs a teacher; it can stand in variants only")
-        return DistilLoss(self.temperature, self.alpha, ctx.data.task, ctx.teacher_logits())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_jobs import accuracy, carry_out, context, job_data, planted_rows, step_of, with_labels
+from tiny_jobs import accuracy, carry_out, context, job_data, planted_rows, step_of, stopping_at, with_labels
 from tiny_models import write_tiny
 
 from assay.core.artifact import Artifact, open_finished, open_source
@@ -134,14 +134,6 @@ def test_a_resumed_training_is_the_one_that_never_stopped(stop: int, trained: Ar
     assert hash_folder(tmp_path / "resumed") == hash_folder(tmp_path / "straight")
     for fact in ("gates", "kept_heads", "multipliers", "sparsity"):
         assert results[0][fact] == results[1][fact]
-
-
-def stopping_at(step: int) -> Any:
-    def progress(done: int, total: int) -> None:
-        if done == step:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 def test_layers_that_share_weights_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_jobs import context, job_data, step_of
+from tiny_jobs import context, job_data, step_of, stopping_at
 from torch import Tensor
 
 from assay.core.artifact import Artifact
@@ -132,11 +132,3 @@ def test_a_resumed_training_with_dropped_layers_is_the_one_that_never_stopped(
             assert step.apply(source, out, ctx)["resumed_from"] == (stop and stop - 1)
         assert hash_folder(tmp_path / f"resumed-{rate}") == hash_folder(tmp_path / f"straight-{rate}")
     assert hash_folder(tmp_path / f"straight-{RATE}") != hash_folder(tmp_path / "straight-0.0")
-
-
-def stopping_at(step: int) -> Any:
-    def progress(done: int, total: int) -> None:
-        if done == step:
-            raise KeyboardInterrupt
-
-    return progress

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_jobs import accuracy, carry_out, context, job_data, planted_rows, step_of, with_labels
+from tiny_jobs import accuracy, carry_out, context, job_data, planted_rows, step_of, stopping_at, with_labels
 from tiny_models import write_tiny
 from torch import Tensor, nn
 
@@ -119,14 +119,6 @@ def test_a_resumed_training_is_the_one_that_never_stopped(method: str, source: A
     assert hash_folder(tmp_path / "resumed") == hash_folder(tmp_path / "straight")
     assert results[0]["sparsity"] == results[1]["sparsity"]
     assert results[0]["sparsity"]["zeros"] > 0
-
-
-def stopping_at(step: int) -> Any:
-    def progress(done: int, total: int) -> None:
-        if done == step:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 class Dot(nn.Module):
