@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +181,9 @@ def _flags(flags: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
     }
 
 
+@cache
 def page_environment() -> jinja2.Environment:
-    """Templates with the filters that every page uses; all text is escaped."""
+    """Templates with the filters that every page uses; all text is escaped. Made once, with what it has compiled."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

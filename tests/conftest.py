@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -9,15 +10,24 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from tiny_models import write_tiny
 
-from assay.core.artifact import Artifact, Task, open_source
+if TYPE_CHECKING:
+    from assay.core.artifact import Artifact, Task
 
-torch.set_num_threads(1)
+# torch and transformers are imported where they are used: the process that hands out the tests starts without them.
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _of_a_module() -> None:
+    """One thread; and what is imported is left out of garbage collections, of which each training makes a full one
+    (half a second over all of torch and transformers)."""
+    import torch
+
+    torch.set_num_threads(1)
+    gc.freeze()
 
 
 @pytest.fixture
@@ -25,6 +35,8 @@ def tiny_folder(tmp_path: Path) -> Callable[..., Path]:
     """Factory of pretrained model folders that Assay did not write; see `write_tiny` for the settings.
 
     `tiny_folder(family="roberta", labels=("a", "b", "c"), layers=2)` returns the folder; each call makes a new one."""
+    from tiny_models import write_tiny
+
     count = iter(range(1000))
 
     def make(family: str = "bert", **settings: Any) -> Path:
@@ -38,6 +50,7 @@ def tiny_folder(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def tiny_artifact(tiny_folder: Callable[..., Path]) -> Callable[..., Artifact]:
     """Factory of artifacts: `tiny_folder` opened as a source, with the same settings."""
+    from assay.core.artifact import open_source
 
     def make(family: str = "bert", task: Task = "text-classification", **settings: Any) -> Artifact:
         return open_source(tiny_folder(family, task=task, **settings), task)

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,15 @@ def test_an_unknown_system_degrades(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_machine()["cpu"] == "unknown"
     assert describe_machine()["flags"] == {}
     assert "features unknown" in _finding("cpu").text
+
+
+_distributions = cache(importlib.metadata.packages_distributions)
+
+
+@pytest.fixture(autouse=True)
+def _owners_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists the files of all that is installed: most of what `doctor` costs."""
+    monkeypatch.setattr("importlib.metadata.packages_distributions", _distributions)
 
 
 def test_versions_are_those_installed_and_leave_out_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

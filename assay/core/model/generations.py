@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ VOCABULARIES = (
 DROPPED_BY_5: dict[str, tuple[Any, ...]] = {"position_embedding_type": (None, "absolute"), "pruned_heads": (None, {})}
 
 
+@cache
 def version_of(package: str) -> str | None:
-    """Installed version of a distribution, None where it is not installed."""
+    """Installed version of a distribution, None where it is not installed. Read once: it parses a file each time."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -39,7 +41,7 @@ def version_of(package: str) -> str | None:
 
 def generation() -> int:
     """4 or 5: the installed generation of transformers."""
-    return int(importlib.metadata.version("transformers").partition(".")[0])
+    return int((version_of("transformers") or "0").partition(".")[0])
 
 
 def why_no_optimum() -> str | None:
@@ -64,7 +66,7 @@ def written_by_other(config: Mapping[str, Any]) -> str:
     major = int(version.partition(".")[0]) if version[:1].isdigit() else generation()
     if major == generation() or major not in INSTALL:
         return ""
-    installed = importlib.metadata.version("transformers")
+    installed = version_of("transformers")
     return f"; transformers {version} wrote it, {installed} is installed: pip install '{INSTALL[major]}'"
 
 

@@ -73,7 +73,7 @@ def test_optimum_is_used_where_its_requirements_hold(
 def test_the_other_writer_is_named_with_what_to_install(
     installed: str, config: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: installed)
+    monkeypatch.setattr(generations, "version_of", lambda name: installed)
     assert says in written_by_other(config)
     assert bool(written_by_other(config)) == bool(says)
 
