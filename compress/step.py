@@ -70,6 +70,11 @@ class Step(BaseModel, ABC):
         a setting names what `layout` does not have. A step that changes no shape and names no layer inherits this."""
         return layout
 
+    @property
+    def shows_states(self) -> bool:
+        """Whether the graph that it writes, and those made of it, give hidden states for probes to look at."""
+        return False
+
     def inputs(self) -> list[Path]:
         """Files that the step reads beside its source and the job's data; their content counts in its key."""
         return []

@@ -3,9 +3,9 @@
 A probe is a frozen settings object whose fields are the YAML settings, and one method that examines one model. To add
 one, write `probe/probes/NAME.py` with one subclass and a test; heavy imports go inside `run`.
 
-`needs` says which predictor the probe wants: "logits" (any variant, torch or ONNX) or "states" (hidden states,
-attentions, gradients: torch only). For a variant that ends in ONNX, a "states" probe runs on the torch weights the
-graph was exported from, and the result says so.
+`needs` says which predictor the probe wants: "logits" (any variant, torch or ONNX), "states" (hidden states: torch, and
+graphs exported with them) or "torch" (attentions, gradients, states that are changed on the way). Where the variant's
+graph does not have that, the probe runs on the torch weights it was exported from, and the result says so.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from probe.shared_states import StateCache
 if TYPE_CHECKING:
     from assay.core.data.prepare import JobData
     from assay.core.model.predict import Predictor
+
+Needs = Literal["logits", "states", "torch"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Probe(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     version: ClassVar[int] = 1
-    needs: ClassVar[Literal["logits", "states"]] = "logits"
+    needs: ClassVar[Needs] = "logits"
 
     @abstractmethod
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:

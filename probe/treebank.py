@@ -50,6 +50,12 @@ class Sentence:
         """Steps from each word to the root, 0 for the root itself, in a tree."""
         return tuple(self._depth(at) or 0 for at in range(len(self.words)))
 
+    @property
+    def spoken(self) -> list[int]:
+        """Positions of the words that are no punctuation."""
+        columns = zip(self.upos, self.deprel, strict=True)
+        return [at for at, (upos, relation) in enumerate(columns) if upos != "PUNCT" and relation != "punct"]
+
     def _depth(self, at: int) -> int | None:
         """None where the way leads in a circle."""
         for steps in range(len(self.words)):

@@ -139,6 +139,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def showing(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The same model as a graph with its hidden states."""
+    source = open_source(shop / "torch", "text-classification")
+    return carry_out(tmp_path_factory.mktemp("showing"), source, [("export_onnx", {"hidden_states": True})])
+
+
 def lineage(shop: Path, step: Step) -> list[Artifact]:
     """What went before the step: its last artifact has the format the step takes."""
     source = open_source(shop / "torch", "text-classification")
@@ -280,13 +287,16 @@ def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop
 
 
 @every_probe
-def test_a_probe_says_what_it_needs(name: str, shop: Path) -> None:
-    """One that reads states cannot examine a graph; the others can."""
+def test_a_probe_says_what_it_needs(name: str, shop: Path, showing: Artifact) -> None:
+    """One that looks inside cannot examine a graph of logits; one of hidden states can where the graph shows them."""
     probe = made(PROBES, name).tiny()
-    graph = open_predictor(lineage(shop, made(STEPS, "quantize"))[-1], 32)
+    plain = lineage(shop, made(STEPS, "quantize"))[-1]
+    able = {"logits": [plain, showing], "states": [showing], "torch": []}[probe.needs]
     examine = ProbeContext(SEED, job_data(), open_predictor(teacher(shop), 32), log=lambda line: None)
-    if probe.needs == "states":
-        with pytest.raises(NotGiven):
-            probe.run(graph, examine)
-    else:
-        assert probe.run(graph, examine).metrics
+    for graph in (plain, showing):
+        model = open_predictor(graph, 32)
+        if graph in able:
+            assert probe.run(model, examine).metrics
+        else:
+            with pytest.raises(NotGiven):
+                probe.run(model, examine)

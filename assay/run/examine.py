@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from assay.run.opened import Opened
 from assay.run.progress import Display
 from assay.run.results import read_result
 from assay.run.saved_data import as_parquet
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.shared_states import StateCache
 
 if TYPE_CHECKING:
@@ -38,15 +38,18 @@ EVALUATION_VERSION = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant to look at: the artifact it ships, and the torch weights behind it where the graph came from some."""
+    """A variant to look at: the artifact it ships, and the torch weights behind it where the graph came from some.
+    `shows_states`: the graph gives hidden states itself."""
 
     variant: str
     artifact: Artifact
     weights: Artifact
+    shows_states: bool = False
 
-    def examined(self, needs: Literal["logits", "states"]) -> tuple[Artifact, str]:
+    def examined(self, needs: Needs) -> tuple[Artifact, str]:
         """What a probe with such needs looks at, and what the report calls it."""
-        if needs == "states" and self.artifact.format == "onnx":
+        enough = needs == "logits" or (needs == "states" and self.shows_states)
+        if self.artifact.format == "onnx" and not enough:
             return self.weights, "torch weights before export"
         return self.artifact, "graph" if self.artifact.format == "onnx" else "torch weights"
 

@@ -117,7 +117,7 @@ class _Run:
                     self.record.blame_teacher(str(failed))
                     return []
                 continue
-            subjects.append(Subject(name, artifact, _last_torch(chain, self.plan.source)))
+            subjects.append(Subject(name, artifact, _last_torch(chain, self.plan.source), _shows_states(chain)))
         return subjects
 
     def _note(self, name: str, failed: StepFailed, chain: tuple[Node, ...]) -> None:
@@ -143,6 +143,10 @@ class _Run:
 
     def _is_made(self, name: str) -> bool:
         return all(node.done for node in self.plan.chains[name])
+
+
+def _shows_states(chain: tuple[Node, ...]) -> bool:
+    return any(node.step.shows_states for node in chain)
 
 
 def _last_torch(chain: tuple[Node, ...], source: Artifact) -> Artifact:

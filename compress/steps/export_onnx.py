@@ -16,6 +16,7 @@ from pydantic import Field
 from assay.core.artifact import GRAPH, Artifact, Format
 from assay.core.errors import SettingError
 from assay.core.model.generations import why_no_optimum
+from assay.core.model.inputs import NO_STATES, state_names
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class ExportOnnx(Step):
     """`exporter` "auto" is optimum where it can be used, "torch" otherwise. `opset` defaults to the exporter's choice.
     `rewrite` is on because it changes no logit: a graph without its patterns stays as it is, and false leaves any graph
-    as the exporter wrote it. `tolerance` bounds the largest difference of a logit from torch in the graph that is kept.
-    """
+    as the exporter wrote it. `hidden_states` makes each layer's states outputs of the graph, for probes of what ships.
+    `tolerance` bounds the largest difference of a logit from torch in the graph that is kept."""
 
     version: ClassVar[int] = 2
     gives: ClassVar[Format] = "onnx"
@@ -34,14 +35,20 @@ class ExportOnnx(Step):
     exporter: Literal["auto", "optimum", "torch"] = "auto"
     opset: int | None = Field(default=None, ge=14, le=20)
     rewrite: bool = True
+    hidden_states: bool = False
     tolerance: float = Field(default=1e-4, gt=0)
 
     def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
         """The same layout; optimum must be usable here where it is asked for."""
-        absent = why_no_optimum() if self.exporter == "optimum" else None
-        if absent:
+        if self.exporter != "optimum":
+            return layout
+        if absent := NO_STATES if self.hidden_states else why_no_optimum():
             raise SettingError("export_onnx.exporter", f"optimum: {absent}, or use auto or torch")
         return layout
+
+    @property
+    def shows_states(self) -> bool:
+        return self.hidden_states
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: who wrote the graph and why, what was rewritten, parity, nodes of each operator, and fused ones as
@@ -54,7 +61,8 @@ class ExportOnnx(Step):
 
         reference = TorchPredictor(source, ctx.data.max_length)
         tokenizer = reference.encoder.tokenizer
-        exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task)
+        states = state_names(reference.layers) if self.hidden_states else []
+        exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task, states)
         rewritten = asdict(rewrite(out / GRAPH)) if self.rewrite else None
         graph = OnnxPredictor(as_onnx(source, out), ctx.data.max_length)
         parity = compare_logits(reference, graph, ctx.data.validation.texts)

@@ -5,7 +5,8 @@
 
 Reads the corpus's own files (`ca01` ... `cr09`, lines of word/tag) and takes whole documents either for training or for
 testing. Its tags become universal ones (after Petrov et al. 2012) by the table below; nothing of the corpus is written
-anywhere but to a temporary folder. Each variant's last torch weights are examined; a graph shows no states.
+anywhere but to a temporary folder. Each variant's last torch weights are examined, and the teacher in 8 bits: exported
+anew with hidden states as outputs, and quantized as the run's own int8 variant.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from assay.core.artifact import Artifact, open_finished
+from assay.core.artifact import GRAPH, Artifact, open_finished
 from assay.core.data.prepare import JobData, Split
 from assay.core.machine import describe_machine, package_versions
+from assay.core.model.edits import layout_of
+from assay.core.model.export import export
+from assay.core.model.inputs import state_names
+from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.predict import open_predictor
 from assay.core.plugins import PROBES
 from probe.probe import ProbeContext
@@ -79,21 +86,32 @@ def write_split(corpus: Path, folder: Path, seed: int) -> dict[str, str]:
     return found
 
 
-def models(run: Path) -> dict[str, Artifact]:
-    """The teacher and every variant whose torch weights are other than the teacher's."""
+def models(run: Path, folder: Path) -> dict[str, Artifact]:
+    """The teacher, the teacher in 8 bits, and every variant whose torch weights are other than the teacher's."""
     found: dict[str, Artifact] = {}
     for variant in json.loads((run / "run.json").read_text())["variants"]:
         folders = [run / step["path"] for step in variant["steps"] if step["state"] == "done"]
         torch = [folder for folder in folders if (folder / "model.safetensors").is_file()]
         if torch and torch[-1] not in [artifact.path for artifact in found.values()]:
             found[variant["variant"]] = open_finished(torch[-1])
-    return found
+    full = found.pop("teacher")
+    return {"teacher": full, "teacher in int8": in_eight_bits(full, folder), **found}
 
 
-def examine(run: Path, files: dict[str, str], settings: dict[str, Any], seed: int) -> dict[str, dict[str, Any]]:
+def in_eight_bits(full: Artifact, folder: Path) -> Artifact:
+    """A graph of 8-bit products that shows its hidden states."""
+    spec = state_names(tuple(layer.index for layer in layout_of(full.config, full.edits).layers))
+    export(load_module(full), load_tokenizer(full), folder / "graph", states=spec)
+    settings = {"weight_type": QuantType.QInt8, "per_channel": True, "reduce_range": True}
+    quantize_dynamic(folder / "graph" / GRAPH, folder / "graph" / GRAPH, **settings)
+    return replace(full, path=folder / "graph", key=f"{full.key}-int8", format="onnx")
+
+
+def examine(
+    artifacts: dict[str, Artifact], files: dict[str, str], settings: dict[str, Any], seed: int
+) -> dict[str, dict[str, Any]]:
     """The findings on each model, with the CPU seconds they took."""
     probe = PROBES.get("tokens")(**files, tags="last_column", **settings)
-    artifacts = models(run)
     none = Split([], np.array([], dtype=np.int64), [])
     data = JobData(none, none, none, artifacts["teacher"].labels, "text-classification", "", MAX_LENGTH)
     context = ProbeContext(seed, data, open_predictor(artifacts["teacher"], MAX_LENGTH))
@@ -111,8 +129,8 @@ PAGE = """# Part of speech, layer by layer
 
 The probe `tokens` on the models of the run `{run}`: a linear classifier on the words of each layer, {train:,} words of
 the Brown corpus to fit and {test:,} of other documents to score, {classes} universal tags. Layer 0 is the embedding
-output, *k* is after layer *k* - 1 of the full model. An int8 graph shows no states: what is examined of a variant are
-its last torch weights, and those of the variants that are not here are the teacher's.
+output, *k* is after layer *k* - 1 of the full model. What is examined of a variant are its last torch weights, before
+they become an 8-bit graph; what 8 bits do is told by the teacher as an 8-bit graph with hidden states as outputs.
 
 Always naming the commonest tag is right for {majority:.3f} of the words, naming each word's commonest tag in training
 for {lexicon:.3f}. Left out: {left_train} in training, {left_test} in testing.
@@ -193,7 +211,7 @@ def main() -> None:
     settings = {"samples": given.samples, "test_samples": given.test_samples}
     with tempfile.TemporaryDirectory() as folder:
         files = write_split(given.corpus, Path(folder), given.seed)
-        found = examine(given.run, files, settings, given.seed)
+        found = examine(models(given.run, Path(folder)), files, settings, given.seed)
     print(page(found, given.run, given.seed))
 
 

@@ -6,12 +6,12 @@ sequences of 128 tokens; here every real token of every text counts the same, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import PositiveInt
 
 from assay.core.metric import Metric
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.sample import draw_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HEADLINES = {"entropy": "mean_entropy", "distance": "mean_distance", "separators
 class AttentionProbe(Probe):
     """`samples` rows of the test split are read."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "torch"
 
     samples: PositiveInt = 200
 

@@ -20,7 +20,7 @@ from pydantic import Field, PositiveInt
 from assay.core.metric import Metric
 from probe.by_sentence import share_interval
 from probe.numbered_lines import setting_file
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tagged_words import drawn
 from probe.treebank import UNKNOWN, Sentence, read_treebank
 from probe.word_tags import control_tags, most_frequent, share_by_word
@@ -36,7 +36,7 @@ FEWEST_TRAIN, FEWEST_TEST = 10, 5  # pairs
 class EdgesProbe(Probe):
     """`samples` sentences of the CoNLL-U file `train` fit the probes, `test_samples` of the file `test` score them."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     train: str = Field(min_length=1)
     test: str = Field(min_length=1)

@@ -21,7 +21,7 @@ from assay.core.metric import Metric
 from probe.job_tasks import TaskName, job_tasks, job_test_rows
 from probe.layer_states import LayerStates, PooledLayer
 from probe.pooling import Pooling
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.rates import rate
 from probe.tasks import Task
 
@@ -39,7 +39,7 @@ class ErasureProbe(Probe):
     `amnesic` says behind which layers states are erased on the way."""
 
     version: ClassVar[int] = 2
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "torch"
 
     tasks: list[TaskName] = Field(["length", "bigram_shift", "label"], min_length=1)
     samples: PositiveInt = 600

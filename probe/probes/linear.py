@@ -9,14 +9,14 @@ and scores lower on new ones. The paper fits on 100,000 sentences; a low accurac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PositiveInt
 
 from probe.job_tasks import TaskName, job_tasks
 from probe.layer_states import LayerStates
 from probe.pooling import Pooling
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.read_off import examine, headline
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LinearProbe(Probe):
     """`samples` texts of the train split fit the classifiers, `test_samples` of the test split score them."""
 
     version: ClassVar[int] = 2
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     tasks: list[TaskName] = Field(["length", "bigram_shift"], min_length=1)
     samples: PositiveInt = 600

@@ -16,7 +16,7 @@ on held-out rows, the code mixes four strengths of regularisation (`probe/online
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -25,7 +25,7 @@ from assay.core.metric import Metric
 from probe.job_tasks import TaskName, job_tasks
 from probe.layer_states import LayerStates
 from probe.pooling import Pooling
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tasks import Task, control_labels
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class MdlProbe(Probe):
     """`samples` texts of the train split are coded; no test rows are read."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     tasks: list[TaskName] = Field(["length", "bigram_shift"], min_length=1)
     samples: PositiveInt = 600

@@ -9,7 +9,7 @@ not read, by which the paper tunes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -17,7 +17,7 @@ from probe.labelled_texts import LabelledTexts, read_labelled_texts
 from probe.layer_states import LayerStates
 from probe.numbered_lines import setting_file
 from probe.pooling import Pooling
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.read_off import examine, headline
 from probe.sample import draw_rows
 from probe.tasks import Examples, Task
@@ -30,7 +30,7 @@ class SentEvalProbe(Probe):
     """Of each of the `files`, `samples` training rows fit the classifiers and `test_samples` test rows score them. A
     task has the name of its file without its ending."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     files: list[str] = Field(min_length=1)
     samples: PositiveInt = 2000

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.sample import draw_rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SimilarityProbe(Probe):
     """`samples` rows of the test split are read, and up to `tokens_per_text` tokens of each. The headline metrics are
     those of the first of `vectors`."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     samples: PositiveInt = 1000
     tokens_per_text: PositiveInt = 8

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -20,7 +20,7 @@ from pydantic import Field, PositiveInt
 from assay.core.metric import Metric
 from probe.by_sentence import share_interval
 from probe.numbered_lines import setting_file
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tagged_words import drawn
 from probe.tree_scores import mean_by_length, right_edges, row_correlation, spanning_tree
 from probe.treebank import Sentence, read_treebank
@@ -36,7 +36,7 @@ FEWEST_TRAIN, FEWEST_TEST = 5, 2  # sentences
 class StructureProbe(Probe):
     """`samples` sentences of the CoNLL-U file `train` fit the maps, `test_samples` of the file `test` score them."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     train: str = Field(min_length=1)
     test: str = Field(min_length=1)
@@ -87,16 +87,10 @@ class StructureProbe(Probe):
         """Of two words at least: one word has no tree to build."""
         counts = (self.samples, self.test_samples)
         parts = [
-            [each for each in read_treebank(path, trees=True).sentences if len(_spoken(each)) > 1]
+            [each for each in read_treebank(path, trees=True).sentences if len(each.spoken) > 1]
             for path in self.inputs()
         ]
         return [[part[at] for at in drawn(len(part), n, seed)] for part, n in zip(parts, counts, strict=True)]
-
-
-def _spoken(sentence: Sentence) -> list[int]:
-    """Positions of the words that are no punctuation."""
-    columns = zip(sentence.upos, sentence.deprel, strict=True)
-    return [at for at, (upos, relation) in enumerate(columns) if upos != "PUNCT" and relation != "punct"]
 
 
 def _whole(model: SharedStates, sentences: list[Sentence]) -> list[Sentence]:
@@ -115,7 +109,7 @@ def _tree(sentence: Sentence) -> Tree:
 def _layer(number: int, position: int, told: list[Told], gold: list[Tree], sentences: list[Sentence]) -> dict[str, Any]:
     """All scores of one layer."""
     distances, depths = [each.distances[position] for each in told], [each.depths[position] for each in told]
-    spoken, lengths = [_spoken(each) for each in sentences], [len(each.words) for each in sentences]
+    spoken, lengths = [each.spoken for each in sentences], [len(each.words) for each in sentences]
     far, deep = ([getattr(tree, name).numpy() for tree in gold] for name in ("distances", "depths"))
     edges = [right_edges(*each) for each in zip(distances, far, spoken, strict=True)]
     owners = np.repeat(np.arange(len(edges)), [len(each) for each in edges])
@@ -144,7 +138,7 @@ def _of_next_words(gold: list[Tree], sentences: list[Sentence]) -> float:
     """UUAS of a tree in which each word is joined to the next."""
     hits, edges = 0, 0
     for tree, sentence in zip(gold, sentences, strict=True):
-        words = _spoken(sentence)
+        words = sentence.spoken
         true = spanning_tree(tree.distances.numpy(), words)
         hits += len(true & set(pairwise(words)))
         edges += len(true)

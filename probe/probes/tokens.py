@@ -18,7 +18,7 @@ from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
 from probe.numbered_lines import setting_file
-from probe.probe import Findings, Probe, ProbeContext
+from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tagged_words import TaggedSentence, Tags, draw_sentences, read_tagged
 from probe.word_answers import LayerAnswers, Reading, Words, change_of, changes
 from probe.word_pieces import Pieces
@@ -34,7 +34,7 @@ class TokensProbe(Probe):
 
     `tags` are a column of CoNLL-U files, or the last one of files with a word and its tag a line."""
 
-    needs: ClassVar[Literal["logits", "states"]] = "states"
+    needs: ClassVar[Needs] = "states"
 
     train: str = Field(min_length=1)
     test: str = Field(min_length=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,8 @@ from assay.core.artifact import GRAPH, Task
 from assay.core.errors import AssayError, InputError
 from assay.core.model.corrupt import first_line
 from assay.core.model.generations import save_tokenizer, why_no_optimum
-from assay.core.model.inputs import DUMMY_SHAPE, GraphSpec, graph_spec
+from assay.core.model.inputs import DUMMY_SHAPE, NO_STATES, GraphSpec, graph_spec
+from assay.core.model.outputs import hidden_states_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -46,18 +47,20 @@ def export(
     opset: int | None = None,
     exporter: Exporter = "auto",
     task: Task = "text-classification",
+    states: Sequence[str] = (),
 ) -> Exported:
     """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode.
+    With `states`, one name each, all hidden states are outputs too; optimum writes no such classifier.
 
     InputError where optimum is asked for and cannot be used here, AssayError where no exporter of torch can do it."""
-    absent = why_no_optimum() or _why_not_by_optimum(module.config.model_type)
+    absent = NO_STATES if states else why_no_optimum() or _why_not_by_optimum(module.config.model_type)
     if exporter == "optimum" and absent:
         raise InputError(f"exporter optimum: {absent}")
     out.mkdir(parents=True, exist_ok=True)
     module.eval()
     with _quiet():
         if exporter == "torch" or absent:
-            spec = graph_spec(module.config.model_type, task)
+            spec = graph_spec(module.config.model_type, task, states)
             result = _by_torch(module, spec, out, opset, absent if exporter == "auto" else None)
         else:
             result = _by_optimum(module, out, opset)
@@ -111,7 +114,7 @@ def dynamo(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None = N
 def _write(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None, **how: Any) -> None:
     rows = tuple(_dummy(name, module.config) for name in spec.inputs)
     how |= {"input_names": list(spec.inputs), "output_names": list(spec.outputs), "opset_version": opset}
-    with _in_order(module, tuple(spec.inputs)):
+    with _in_order(module, tuple(spec.inputs), len(spec.outputs) > 1):
         torch.onnx.export(module, rows, str(path), **how)
 
 
@@ -127,13 +130,15 @@ def _dummy(name: str, config: Any) -> torch.Tensor:
 
 
 @contextmanager
-def _in_order(module: nn.Module, names: tuple[str, ...]) -> Iterator[None]:
-    """The module takes its inputs in the order of `names` and gives its logits alone, as exporters want it. A module
-    around it would do the same, but put its own name before that of every weight in the graph."""
+def _in_order(module: nn.Module, names: tuple[str, ...], states: bool) -> Iterator[None]:
+    """The module takes its inputs in the order of `names` and gives its logits, with hidden states after them where
+    asked for, as exporters want it. A module around it would do the same, but put its own name before that of every
+    weight in the graph."""
     forward = module.forward
 
-    def ordered(*inputs: torch.Tensor) -> torch.Tensor:
-        return forward(**dict(zip(names, inputs, strict=True))).logits
+    def ordered(*inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        found = forward(**dict(zip(names, inputs, strict=True)), output_hidden_states=states)
+        return (found.logits, *hidden_states_of(found)) if states else found.logits
 
     module.forward = ordered
     try:

@@ -7,7 +7,7 @@ add a family, add a line to `INPUTS`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,17 +43,28 @@ OUTPUTS: dict[Task, dict[str, Axes]] = {
 }
 
 
+STATES = "hidden_states."
+NO_STATES = "optimum writes classifiers without hidden states"
+
+
 @dataclass(frozen=True)
 class GraphSpec:
-    """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out."""
+    """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out, and after
+    it [batch, tokens, width] for each hidden state that the graph gives."""
 
     inputs: dict[str, Axes]
     outputs: dict[str, Axes]
 
 
-def graph_spec(family: str, task: Task) -> GraphSpec:
-    """The inputs and outputs of a family's graph for a task."""
-    return GraphSpec(dict.fromkeys(INPUTS[family], _TOKENS), OUTPUTS[task])
+def graph_spec(family: str, task: Task, states: Sequence[str] = ()) -> GraphSpec:
+    """The inputs and outputs of a family's graph for a task, with hidden states of these names."""
+    return GraphSpec(dict.fromkeys(INPUTS[family], _TOKENS), OUTPUTS[task] | dict.fromkeys(states, _TOKENS))
+
+
+def state_names(layers: Sequence[int]) -> list[str]:
+    """Outputs for the hidden states of a model with these original layers: `hidden_states.0` is the embedding output,
+    `hidden_states.N` what leaves layer N - 1."""
+    return [f"{STATES}{number}" for number in (0, *(layer + 1 for layer in layers))]
 
 
 def longest_input(config: Mapping[str, Any]) -> int:

@@ -112,7 +112,12 @@ class Encoder:
         self, texts: Sequence[str], batch_size: int, pad_to: int | None = None
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """(positions in `texts`, int64 inputs [batch, tokens]) from the shortest rows to the longest."""
-        ids = self.ids(texts)
+        yield from self.id_batches(self.ids(texts), batch_size, pad_to)
+
+    def id_batches(
+        self, ids: Sequence[list[int]], batch_size: int, pad_to: int | None = None
+    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """As `batches`, for texts that are token ids already, separators included."""
         order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
@@ -129,6 +134,19 @@ class Encoder:
             return_tensors="np",
         )
         return {name: np.asarray(value, dtype=np.int64) for name, value in batch.items()}
+
+
+@runtime_checkable
+class TokenPredictor(Predictor, Protocol):
+    """A predictor that shows its tokenizer and answers token ids too, such as those of a text without a word."""
+
+    encoder: Encoder
+
+    def logits_of(
+        self, ids: Sequence[list[int]], batch_size: int | None = None, pad_to: int | None = None
+    ) -> np.ndarray:
+        """float32 [n, labels] of texts that are token ids, separators included; batched as those of `logits`."""
+        ...
 
 
 class TorchPredictor:
@@ -150,9 +168,15 @@ class TorchPredictor:
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
-        batches = self.encoder.batches(texts, batch_size or self.batch_size, pad_to)
+        return self.logits_of(self.encoder.ids(texts), batch_size, pad_to)
+
+    def logits_of(
+        self, ids: Sequence[list[int]], batch_size: int | None = None, pad_to: int | None = None
+    ) -> np.ndarray:
+        """float32 [n, labels], see TokenPredictor."""
+        batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
         with one_torch_thread_each() as workers:
-            return _gather(self._answer, batches, workers, (len(texts), self.module.config.num_labels))
+            return _gather(self._answer, batches, workers, (len(ids), self.module.config.num_labels))
 
     def _answer(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
         import torch
@@ -168,13 +192,12 @@ class TorchPredictor:
 
         from assay.core.model.outputs import attentions_of, hidden_states_of
 
-        special_ids = torch.tensor(sorted(set(self.encoder.tokenizer.all_special_ids)))
         for rows, inputs in self.encoder.batches(texts, batch_size):
             batch = _tensors(inputs)
             with torch.inference_mode():
                 out = self.module(**batch, output_hidden_states=True, output_attentions=attentions)
             mask = batch["attention_mask"].bool()
-            special = torch.isin(batch["input_ids"], special_ids) & mask
+            special = special_tokens(self.encoder.tokenizer, batch["input_ids"]) & mask
             weights = attentions_of(out) if attentions else []
             yield StateBatch(rows, batch["input_ids"], mask, special, hidden_states_of(out), weights, out.logits)
 
@@ -187,25 +210,38 @@ class OnnxPredictor:
 
     batch_size = 1
 
-    def __init__(self, artifact: Artifact, max_length: int) -> None:
+    def __init__(self, artifact: Artifact, max_length: int, session: InferenceSession | None = None) -> None:
         from assay.core.model.load import load_session, load_tokenizer
 
         self.artifact = artifact
-        self.session = load_session(artifact, threads=1)
+        self.session = session or load_session(artifact, threads=1)
         self.encoder = Encoder(load_tokenizer(artifact), max_length)
         self.max_length = self.encoder.max_length
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, labels], see Predictor."""
-        batches = self.encoder.batches(texts, batch_size or self.batch_size, pad_to)
+        return self.logits_of(self.encoder.ids(texts), batch_size, pad_to)
+
+    def logits_of(
+        self, ids: Sequence[list[int]], batch_size: int | None = None, pad_to: int | None = None
+    ) -> np.ndarray:
+        """float32 [n, labels], see TokenPredictor."""
+        batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
         answer = partial(run_graph, self.session)
-        return _gather(answer, batches, cores(), (len(texts), len(self.artifact.labels)))
+        return _gather(answer, batches, cores(), (len(ids), len(self.artifact.labels)))
 
 
 def open_predictor(artifact: Artifact, max_length: int) -> Predictor:
-    """The predictor for the artifact's format."""
-    kind = OnnxPredictor if artifact.format == "onnx" else TorchPredictor
-    return kind(artifact, max_length)
+    """The predictor for the artifact's format: a WhiteBox of torch weights, and of a graph that gives hidden states."""
+    if artifact.format == "torch":
+        return TorchPredictor(artifact, max_length)
+    from assay.core.model.graph_states import StatesOfGraph
+    from assay.core.model.inputs import STATES
+    from assay.core.model.load import load_session
+
+    session = load_session(artifact, threads=1)
+    shown = any(output.name.startswith(STATES) for output in session.get_outputs())
+    return (StatesOfGraph if shown else OnnxPredictor)(artifact, max_length, session)
 
 
 def _gather(
@@ -223,7 +259,12 @@ def _gather(
 
 
 def run_graph(session: InferenceSession, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """Logits [batch, labels] of one batch. The feed is built from the graph's own list of inputs.
+    """Logits [batch, labels] of one batch."""
+    return run_outputs(session, inputs, ["logits"])[0]
+
+
+def run_outputs(session: InferenceSession, inputs: dict[str, np.ndarray], names: list[str]) -> list[np.ndarray]:
+    """The named outputs for one batch. The feed is built from the graph's own list of inputs.
 
     Raises NotGiven when the graph wants an input that the tokenizer does not give."""
     wanted = [item.name for item in session.get_inputs()]
@@ -231,7 +272,14 @@ def run_graph(session: InferenceSession, inputs: dict[str, np.ndarray]) -> np.nd
     if absent:
         raise NotGiven(f"the graph wants {absent}, the tokenizer gives {sorted(inputs)}")
     feed = {name: inputs[name] if name in inputs else np.zeros_like(inputs["input_ids"]) for name in wanted}
-    return session.run(["logits"], feed)[0]
+    return session.run(names, feed)
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase, ids: torch.Tensor) -> torch.Tensor:
+    """bool like `ids`: separators, padding and whatever else the tokenizer holds for special."""
+    import torch
+
+    return torch.isin(ids, torch.tensor(sorted(set(tokenizer.all_special_ids))))
 
 
 def _tensors(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:

@@ -1,0 +1,54 @@
+"""Hidden states of an ONNX graph: those it gives as outputs beside its logits, when it was exported to do so.
+
+Output `hidden_states.N` is the embedding output for N = 0, else what leaves layer N - 1 of the original model. They are
+those of the graph that ships: of an 8-bit one, the states that its 8-bit products leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.core.artifact import Artifact
+from assay.core.errors import NotGiven
+from assay.core.model.at_once import at_once, cores
+from assay.core.model.inputs import state_names
+from assay.core.model.predict import EVAL_BATCH, OnnxPredictor, StateBatch, run_outputs, special_tokens
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+
+class StatesOfGraph(OnnxPredictor):
+    """A WhiteBox over a graph that gives hidden states. Texts go through one by one, as for its logits."""
+
+    def __init__(self, artifact: Artifact, max_length: int, session: InferenceSession | None = None) -> None:
+        from assay.core.model.edits import layout_of
+
+        super().__init__(artifact, max_length, session)
+        layout = layout_of(artifact.config, artifact.edits)
+        self.layers = tuple(layer.index for layer in layout.layers)
+        self.heads = tuple(layer.heads for layer in layout.layers)
+        self.outputs = ["logits", *state_names(self.layers)]
+
+    def states(
+        self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """Stream of StateBatch, a text each. NotGiven where attentions are asked for: a graph gives none."""
+        if attentions:
+            raise NotGiven(f"{self.artifact.path.name} is a graph, which gives no attentions: examine torch weights")
+        rows, inputs = zip(*self.encoder.batches(texts, self.batch_size), strict=True) if texts else ((), ())
+        answer = partial(run_outputs, self.session, names=self.outputs)
+        for places, given, found in zip(rows, inputs, at_once(answer, inputs, cores()), strict=True):
+            yield self._batch(places, given, found)
+
+    def _batch(self, rows: list[int], inputs: dict[str, np.ndarray], found: list[np.ndarray]) -> StateBatch:
+        import torch
+
+        ids, mask = (torch.from_numpy(inputs[name]) for name in ("input_ids", "attention_mask"))
+        special = special_tokens(self.encoder.tokenizer, ids) & mask.bool()
+        logits, *hidden = (torch.from_numpy(output) for output in found)
+        return StateBatch(rows, ids, mask.bool(), special, hidden, [], logits)
