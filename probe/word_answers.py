@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.by_sentence import change_interval, share_interval
+from probe.against_teacher import paired_change
+from probe.by_sentence import share_interval
 from probe.tagged_words import TaggedSentence
 from probe.treebank import UNKNOWN
 from probe.word_tags import micro_f1
@@ -97,8 +98,4 @@ def changes(own: Reading, theirs: Reading, test: Words) -> list[dict[str, Any]]:
 
 def change_of(own: Reading, theirs: Reading, mine: int, other: int, test: Words) -> dict[str, Any]:
     """The accuracy in layer `mine` less the teacher's in layer `other`, with its interval over sentences."""
-    change = own.right(mine, test) - theirs.right(other, test)
-    both = np.isfinite(change)
-    low, high = change_interval(change[both], test.owners[both])
-    mean = float(change[both].mean()) if both.any() else None
-    return {"layer": mine, "change": mean, "low": low, "high": high, "n": int(both.sum())}
+    return {"layer": mine} | paired_change(own.right(mine, test), theirs.right(other, test), test.owners)

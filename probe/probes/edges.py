@@ -11,18 +11,18 @@ model, 0 is the embedding output. The control gives each type of dependent word 
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from assay.core.metric import Metric
+from probe.against_teacher import change_metric, with_teacher
 from probe.by_sentence import share_interval
-from probe.numbered_lines import setting_file
-from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.tagged_words import drawn
-from probe.treebank import UNKNOWN, Sentence, read_treebank
+from probe.edge_reading import EdgeReading
+from probe.probe import Findings, ProbeContext
+from probe.treebank import UNKNOWN, Sentence
+from probe.treebank_probe import TreebankProbe
 from probe.word_tags import control_tags, most_frequent, share_by_word
 
 if TYPE_CHECKING:
@@ -33,53 +33,47 @@ if TYPE_CHECKING:
 FEWEST_TRAIN, FEWEST_TEST = 10, 5  # pairs
 
 
-class EdgesProbe(Probe):
-    """`samples` sentences of the CoNLL-U file `train` fit the probes, `test_samples` of the file `test` score them."""
+class EdgesProbe(TreebankProbe):
+    """A pair's words become vectors of width `projection`, by way of `spans`; then comes a layer of width `hidden`."""
 
-    needs: ClassVar[Needs] = "states"
+    version: ClassVar[int] = 2
 
-    train: str = Field(min_length=1)
-    test: str = Field(min_length=1)
-    samples: PositiveInt = 1000
-    test_samples: PositiveInt = 500
     spans: Literal["attention", "mean"] = "attention"
     projection: PositiveInt = 64
     hidden: PositiveInt = 64
     epochs: PositiveInt = 5
 
-    def inputs(self) -> list[Path]:
-        return [setting_file(self.train, "edges.train"), setting_file(self.test, "edges.test")]
-
-    def check(self) -> None:
-        for path in self.inputs():
-            read_treebank(path)
-
     def tiny(self) -> EdgesProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16, "epochs": 1})
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
-        """Headline metrics are the accuracy with all layers, the expected layer and the centre of gravity."""
+        """Headline metrics are the accuracy with all layers and its difference to the teacher's, the expected layer and
+        the centre of gravity."""
+        parts = self.sentences(ctx.seed)
+        own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, *parts))
+        if own.skipped:
+            return Findings(skipped=own.skipped)
+        changes = own.changes(theirs) if theirs else []
+        return Findings(_headline(own.told, changes), own.told | {"teacher": changes})
+
+    def _examine(self, model: Predictor, ctx: ProbeContext, train: list[Sentence], test: list[Sentence]) -> EdgeReading:
         from probe.layer_pieces import LayerPieces
 
         box = ctx.states.of(model)
-        train, test = self._sentences(ctx.seed)
         states = [LayerPieces.read(box, [each.words for each in part]) for part in (train, test)]
         edges = [_edges(part, own) for part, own in zip((train, test), states, strict=True)]
         counts, names = [len(_all(part)) for part in edges], sorted({edge.label for edge in _all(edges[0])})
         if counts[0] < FEWEST_TRAIN or counts[1] < FEWEST_TEST or len(names) < 2:
             need = f"needs {FEWEST_TRAIN} and {FEWEST_TEST} of 2 relations"
-            return Findings(skipped=f"{counts[0]} train and {counts[1]} test pairs of {len(names)} relations, {need}")
+            return EdgeReading(f"{counts[0]} train and {counts[1]} test pairs of {len(names)} relations, {need}")
         pairs = [_pairs(part, edges[0], names, ctx.seed) for part in edges]
         probes = self._trained(states[0], pairs[0], len(names), ctx.seed)
-        found = _told(probes, states[1], pairs[1], box.numbers)
-        details = found | _baselines(edges) | {"relations": len(names), "left_out": _left_out(states)}
-        details |= {"n_train": counts[0], "n_test": counts[1]}
-        return Findings(_headline(details), details)
-
-    def _sentences(self, seed: int) -> list[list[Sentence]]:
-        parts = [read_treebank(path).sentences for path in self.inputs()]
-        counts = (self.samples, self.test_samples)
-        return [[part[at] for at in drawn(len(part), n, seed)] for part, n in zip(parts, counts, strict=True)]
+        told, right = _scores(probes, states[1], pairs[1], box.numbers)
+        told |= _baselines(edges) | {"relations": len(names), "left_out": _left_out(states)}
+        told |= {"n_train": counts[0], "n_test": counts[1]}
+        places = [[edge.at for edge in part] for part in edges[1]]
+        by_layer = dict(zip(box.numbers, right, strict=True))
+        return EdgeReading.of(told, by_layer, places, [len(each.words) for each in test])
 
     def _trained(self, states: LayerPieces, pairs: list[Pairs], classes: int, seed: int) -> EdgeProbes:
         from probe.edge_probes import EdgeProbes, train_probes
@@ -92,8 +86,10 @@ class EdgesProbe(Probe):
 
 
 class Edge(NamedTuple):
-    """A dependent word, its relation, and the places of it and its head among the sentence's whole words."""
+    """A dependent word, its place `at` in the sentence, its relation, and the places of it and its head among the
+    sentence's whole words."""
 
+    at: int
     word: str
     label: str
     places: tuple[int, int]
@@ -107,7 +103,7 @@ def _edges(sentences: list[Sentence], states: LayerPieces) -> list[list[Edge]]:
 def _of_sentence(sentence: Sentence, pieces: list[list[int]]) -> list[Edge]:
     places = np.cumsum([bool(word) for word in pieces]) - 1
     return [
-        Edge(sentence.words[at], label.partition(":")[0], (int(places[at]), int(places[head])))
+        Edge(at, sentence.words[at], label.partition(":")[0], (int(places[at]), int(places[head])))
         for at, (head, label) in enumerate(zip(sentence.heads, sentence.deprel, strict=True))
         if head is not None and head >= 0 and label != UNKNOWN and pieces[at] and pieces[head]
     ]
@@ -131,8 +127,10 @@ def _pairs(edges: list[list[Edge]], train: list[list[Edge]], names: list[str], s
     return found
 
 
-def _told(probes: EdgeProbes, states: LayerPieces, pairs: list[Pairs], numbers: tuple[int, ...]) -> dict[str, Any]:
-    """Scores of the probes that see the layers up to each, and what follows from them."""
+def _scores(
+    probes: EdgeProbes, states: LayerPieces, pairs: list[Pairs], numbers: tuple[int, ...]
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Scores of the probes that see the layers up to each and what follows from them; and bool [layers, pairs]."""
     from probe.edge_probes import answers
 
     named = answers(probes, states, pairs)
@@ -142,7 +140,7 @@ def _told(probes: EdgeProbes, states: LayerPieces, pairs: list[Pairs], numbers: 
     shares = probes.shares[-2].tolist()
     scores = right.mean(1).tolist()
     accuracy, control_accuracy = scores[-1], float((named[-1] == control).mean())
-    return {
+    told = {
         "accuracy": accuracy,
         "control": control_accuracy,
         "selectivity": accuracy - control_accuracy,
@@ -155,6 +153,7 @@ def _told(probes: EdgeProbes, states: LayerPieces, pairs: list[Pairs], numbers: 
             )
         ],
     }
+    return told, right
 
 
 def expected_layer(scores: list[float], numbers: tuple[int, ...]) -> float | None:
@@ -180,10 +179,11 @@ def _left_out(states: list[LayerPieces]) -> list[dict[str, int]]:
     return [{"vanished": each.words.vanished, "cut": each.words.cut} for each in states]
 
 
-def _headline(found: dict[str, Any]) -> list[Metric]:
+def _headline(found: dict[str, Any], changes: list[dict[str, Any]]) -> list[Metric]:
     last, n = found["layers"][-1], found["n_test"]
     return [
         Metric("edges_accuracy", found["accuracy"], "fraction", None, n, last["low"], last["high"]),
+        *(change_metric("edges_change", change) for change in changes[-1:]),
         Metric("edges_selectivity", found["selectivity"], "fraction", None, n),
         Metric("edges_expected_layer", found["expected_layer"], "layer", None, n),
         Metric("edges_centre_of_gravity", found["centre_of_gravity"], "layer", None, n),

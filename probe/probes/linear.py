@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PositiveInt
 
+from probe.against_teacher import with_teacher
 from probe.job_tasks import TaskName, job_tasks
-from probe.layer_states import LayerStates
 from probe.pooling import Pooling
 from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.read_off import examine, headline
+from probe.read_off import findings, read_off
 
 if TYPE_CHECKING:
     from assay.core.model.predict import Predictor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class LinearProbe(Probe):
     """`samples` texts of the train split fit the classifiers, `test_samples` of the test split score them."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Needs] = "states"
 
     tasks: list[TaskName] = Field(["length", "bigram_shift"], min_length=1)
@@ -35,13 +35,11 @@ class LinearProbe(Probe):
     poolings: list[Pooling] = Field(["mean", "first"], min_length=1)
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
-        """Headline metrics are those of the last layer with the first pooling; `details` hold all layers."""
-        box = ctx.states.of(model)
+        """See `read_off.findings`."""
         tasks = job_tasks(self.tasks, ctx, self.samples, self.test_samples)
-        parts = [part for task in tasks if not task.obstacle() for part in (task.train, task.test)]
-        states = LayerStates.read(box, parts, self.poolings)
-        found = [examine(task, states, ctx.seed) for task in tasks]
-        return Findings([metric for task in found for metric in headline(task)], {"tasks": found})
+        return findings(
+            *with_teacher(self, model, ctx, lambda of: read_off(tasks, ctx.states.of(of), self.poolings, ctx.seed))
+        )
 
     def tiny(self) -> LinearProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16})

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PositiveInt
 
+from probe.against_teacher import with_teacher
 from probe.labelled_texts import LabelledTexts, read_labelled_texts
-from probe.layer_states import LayerStates
 from probe.numbered_lines import setting_file
 from probe.pooling import Pooling
 from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.read_off import examine, headline
+from probe.read_off import findings, read_off
 from probe.sample import draw_rows
 from probe.tasks import Examples, Task
 
@@ -30,6 +30,7 @@ class SentEvalProbe(Probe):
     """Of each of the `files`, `samples` training rows fit the classifiers and `test_samples` test rows score them. A
     task has the name of its file without its ending."""
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Needs] = "states"
 
     files: list[str] = Field(min_length=1)
@@ -48,13 +49,11 @@ class SentEvalProbe(Probe):
         return self.model_copy(update={"samples": 32, "test_samples": 16})
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
-        """Headline metrics are those of the last layer with the first pooling; `details` hold all layers."""
-        box = ctx.states.of(model)
+        """See `read_off.findings`."""
         tasks = [self._task(path, ctx.seed) for path in self.inputs()]
-        parts = [part for task in tasks if not task.obstacle() for part in (task.train, task.test)]
-        states = LayerStates.read(box, parts, self.poolings)
-        found = [examine(task, states, ctx.seed) for task in tasks]
-        return Findings([metric for task in found for metric in headline(task)], {"tasks": found})
+        return findings(
+            *with_teacher(self, model, ctx, lambda of: read_off(tasks, ctx.states.of(of), self.poolings, ctx.seed))
+        )
 
     def _task(self, path: Path, seed: int) -> Task:
         parts = read_labelled_texts(path)

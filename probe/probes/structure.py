@@ -11,19 +11,19 @@ joining each word to the next. Sentences with a word that is not whole in the mo
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from assay.core.metric import Metric
+from probe.against_teacher import change_metric, with_teacher
 from probe.by_sentence import share_interval
-from probe.numbered_lines import setting_file
-from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.tagged_words import drawn
+from probe.probe import Findings, ProbeContext
+from probe.tree_reading import TreeReading
 from probe.tree_scores import mean_by_length, right_edges, row_correlation, spanning_tree
-from probe.treebank import Sentence, read_treebank
+from probe.treebank import Sentence
+from probe.treebank_probe import TreebankProbe
 
 if TYPE_CHECKING:
     from assay.core.model.predict import Predictor
@@ -33,45 +33,44 @@ if TYPE_CHECKING:
 FEWEST_TRAIN, FEWEST_TEST = 5, 2  # sentences
 
 
-class StructureProbe(Probe):
-    """`samples` sentences of the CoNLL-U file `train` fit the maps, `test_samples` of the file `test` score them."""
+class StructureProbe(TreebankProbe):
+    """States are mapped into `rank` dimensions. Sentences of one word have no tree to build and are passed over."""
 
-    needs: ClassVar[Needs] = "states"
+    version: ClassVar[int] = 2
+    trees: ClassVar[bool] = True
+    fewest_words: ClassVar[int] = 2
 
-    train: str = Field(min_length=1)
-    test: str = Field(min_length=1)
-    samples: PositiveInt = 1000
-    test_samples: PositiveInt = 500
     rank: PositiveInt = 32
     epochs: PositiveInt = 15
-
-    def inputs(self) -> list[Path]:
-        return [setting_file(self.train, "structure.train"), setting_file(self.test, "structure.test")]
-
-    def check(self) -> None:
-        for path in self.inputs():
-            read_treebank(path, trees=True)
 
     def tiny(self) -> StructureProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16, "epochs": 2})
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
-        """Headline metrics are those of the layer with the most true edges on the test sentences; `details` hold all
-        layers."""
+        """Headline metrics are those of the layer with the most true edges on the test sentences, and the difference of
+        that share to the teacher's in its own best layer; `details` hold all layers."""
+        parts = self.sentences(ctx.seed)
+        own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, *parts))
+        if own.skipped:
+            return Findings(skipped=own.skipped)
+        changes = own.changes(theirs) if theirs else []
+        return Findings(_headline(own, theirs), own.told | {"teacher": changes})
+
+    def _examine(self, model: Predictor, ctx: ProbeContext, *drawn: list[Sentence]) -> TreeReading:
         from probe.layer_pieces import LayerPieces
         from probe.syntax_distance import fit_maps, read_trees
 
         box = ctx.states.of(model)
-        drawn_ones = self._sentences(ctx.seed)
-        train, test = (_whole(box, part) for part in drawn_ones)
+        train, test = (_whole(box, part) for part in drawn)
         if len(train) < FEWEST_TRAIN or len(test) < FEWEST_TEST:
             need = f"needs {FEWEST_TRAIN} and {FEWEST_TEST}"
-            return Findings(skipped=f"{len(train)} train and {len(test)} test sentences are whole in the model, {need}")
+            return TreeReading(f"{len(train)} train and {len(test)} test sentences are whole in the model, {need}")
         states = [LayerPieces.read(box, [each.words for each in part]) for part in (train, test)]
         gold = [[_tree(each) for each in part] for part in (train, test)]
         maps = fit_maps(states[0], gold[0], self.rank, self.epochs, ctx.seed)
         told = list(read_trees(maps, states[1], len(test)))
-        layers = [_layer(number, at, told, gold[1], test) for at, number in enumerate(box.numbers)]
+        scores = [_layer(number, at, told, gold[1], test) for at, number in enumerate(box.numbers)]
+        layers = [layer for layer, _ in scores]
         best = max(layers, key=lambda layer: layer["uuas"])
         details = {
             "layers": layers,
@@ -79,18 +78,10 @@ class StructureProbe(Probe):
             "next_word_uuas": _of_next_words(gold[1], test),
             "n_train": len(train),
             "n_test": len(test),
-            "left_out": [len(all_of_it) - len(kept) for all_of_it, kept in zip(drawn_ones, (train, test), strict=True)],
+            "left_out": [len(all_of_it) - len(kept) for all_of_it, kept in zip(drawn, (train, test), strict=True)],
         }
-        return Findings(_headline(best), details)
-
-    def _sentences(self, seed: int) -> list[list[Sentence]]:
-        """Of two words at least: one word has no tree to build."""
-        counts = (self.samples, self.test_samples)
-        parts = [
-            [each for each in read_treebank(path, trees=True).sentences if len(each.spoken) > 1]
-            for path in self.inputs()
-        ]
-        return [[part[at] for at in drawn(len(part), n, seed)] for part, n in zip(parts, counts, strict=True)]
+        right = {number: edges for number, (_, edges) in zip(box.numbers, scores, strict=True)}
+        return TreeReading(None, details, right, [each.line for each in test])
 
 
 def _whole(model: SharedStates, sentences: list[Sentence]) -> list[Sentence]:
@@ -106,8 +97,10 @@ def _tree(sentence: Sentence) -> Tree:
     return tree_of([head for head in sentence.heads if head is not None], sentence.depths)
 
 
-def _layer(number: int, position: int, told: list[Told], gold: list[Tree], sentences: list[Sentence]) -> dict[str, Any]:
-    """All scores of one layer."""
+def _layer(
+    number: int, position: int, told: list[Told], gold: list[Tree], sentences: list[Sentence]
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """All scores of one layer; and of each sentence which of its edges are right."""
     distances, depths = [each.distances[position] for each in told], [each.depths[position] for each in told]
     spoken, lengths = [each.spoken for each in sentences], [len(each.words) for each in sentences]
     far, deep = ([getattr(tree, name).numpy() for tree in gold] for name in ("distances", "depths"))
@@ -122,7 +115,7 @@ def _layer(number: int, position: int, told: list[Told], gold: list[Tree], sente
         [row_correlation(*each) for each in zip(*pair, strict=True)] for pair in ((distances, far), (depths, deep))
     )
     low, high = share_interval(right, owners)
-    return {
+    scores = {
         "layer": number,
         "uuas": float(right.mean()),
         "low": low,
@@ -132,6 +125,7 @@ def _layer(number: int, position: int, told: list[Told], gold: list[Tree], sente
         "depth_spearman": mean_by_length(high_up, lengths),
         "root_accuracy": float(np.mean(roots)),
     }
+    return scores, edges
 
 
 def _of_next_words(gold: list[Tree], sentences: list[Sentence]) -> float:
@@ -145,10 +139,15 @@ def _of_next_words(gold: list[Tree], sentences: list[Sentence]) -> float:
     return hits / edges
 
 
-def _headline(best: dict[str, Any]) -> list[Metric]:
-    n = best["edges"]
+def _headline(own: TreeReading, theirs: TreeReading | None) -> list[Metric]:
+    top = own.told["best_layer"]
+    best = next(layer for layer in own.told["layers"] if layer["layer"] == top)
+    n, change = best["edges"], []
+    if theirs and not theirs.skipped:
+        change = [change_metric("structure_change", own.change(top, theirs, theirs.told["best_layer"]))]
     return [
         Metric("structure_uuas", best["uuas"], "fraction", None, n, best["low"], best["high"]),
+        *change,
         Metric("structure_best_layer", best["layer"], "layer", None, n),
         Metric("structure_distance_spearman", best["distance_spearman"], "correlation", None, n),
         Metric("structure_depth_spearman", best["depth_spearman"], "correlation", None, n),

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
+from probe.against_teacher import change_metric, with_teacher
 from probe.numbered_lines import setting_file
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tagged_words import TaggedSentence, Tags, draw_sentences, read_tagged
@@ -58,22 +59,13 @@ class TokensProbe(Probe):
         """Headline metrics are those of the last layer, and its difference to the teacher's last; `details` hold all
         layers. NotGiven where the tokenizer does not tell where its tokens stand."""
         train, test = (Words.of(sentences) for sentences in self._sentences(ctx.seed))
-        own = self._read(model, ctx, train, test)
-        is_teacher = model.artifact.key == ctx.teacher.artifact.key
-        theirs = None if is_teacher or own.obstacle else self._read(ctx.teacher, ctx, train, test)
+        own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, train, test))
         found = self._told(own, train, test) | {"teacher": changes(own, theirs, test) if theirs else []}
         return Findings(_headline(found, own, theirs, test), {"tasks": [found]})
 
     def _sentences(self, seed: int) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
         train, test = (read_tagged(path, self.tags) for path in self.inputs())
         return draw_sentences(train, self.samples, seed), draw_sentences(test, self.test_samples, seed)
-
-    def _read(self, model: Predictor, ctx: ProbeContext, train: Words, test: Words) -> Reading:
-        """Of the teacher once for all variants."""
-        key = f"tokens {self.model_dump_json()} {ctx.seed} {model.artifact.key}"
-        if key not in ctx.kept:
-            ctx.kept[key] = self._examine(model, ctx, train, test)
-        return ctx.kept[key]
 
     def _examine(self, model: Predictor, ctx: ProbeContext, train: Words, test: Words) -> Reading:
         from assay.core.model.at_once import at_once, one_torch_thread_each
@@ -153,6 +145,5 @@ def _headline(found: dict[str, Any], own: Reading, theirs: Reading | None, test:
     ]
     if theirs and theirs.layers:
         change = change_of(own, theirs, max(own.layers), max(theirs.layers), test)
-        bounds = (change["low"], change["high"])
-        metrics.append(Metric(f"{name}_change", change["change"], "fraction", None, change["n"], *bounds))
+        metrics.append(change_metric(f"{name}_change", change))
     return metrics

@@ -101,3 +101,21 @@ def test_too_few_pairs_say_so(files: dict[str, str], tmp_path: Path) -> None:
     found = run(files | {"train": treebank(tmp_path / "few", 1, 5)}, WordReader(planted, (4, 9)))
     assert "train and" in (found.skipped or "")
     assert "needs 10 and 5" in (found.skipped or "")
+
+
+def test_a_variant_is_compared_with_the_teacher_word_by_word(files: dict[str, str]) -> None:
+    """A variant in which layer 4 forgot; the embedding output is the same."""
+    full, forgot = (
+        WordReader(planted, (4, 9)),
+        WordReader(lambda words: [planted(words)[at] for at in (0, 2, 2)], (4, 9)),
+    )
+    probe = EdgesProbe(**files, projection=8, hidden=16, epochs=8)  # type: ignore[arg-type]
+    ctx = context(split(["a row"]), teacher=full)
+    assert probe.run(full, ctx).details["teacher"] == []
+    found = probe.run(forgot, ctx)
+    changes = {change["layer"]: change for change in found.details["teacher"]}
+    assert list(changes) == [0, 5, 10]
+    assert changes[0]["low"] <= 0 <= changes[0]["high"]
+    assert changes[5]["high"] < -0.2
+    assert {change["n"] for change in changes.values()} == {found.details["n_test"]}
+    assert {metric.name: metric.value for metric in found.metrics}["edges_change"] == changes[10]["change"]

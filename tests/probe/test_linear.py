@@ -57,6 +57,24 @@ def test_only_the_layer_that_holds_the_answer_scores_and_it_has_its_original_num
         assert max(found[0], found[6]) < 0.62  # 150 rows at chance stay below 0.5 + 3 standard errors
 
 
+def test_a_variant_is_compared_with_the_teacher_row_by_row() -> None:
+    """A variant whose layer 2 forgot the class; the embedding output is the same. The teacher has no difference."""
+    full = Reader(planted, layers=(2, 5), heads=((0,), (0,)))
+    forgot = Reader(lambda text: [planted(text)[at] for at in (0, 2)], layers=(2,), heads=((0,),))
+    ctx = context(TEST, TRAIN, teacher=full)
+    probe = LinearProbe(tasks=["label"])
+    assert probe.run(full, ctx).details["tasks"][0]["teacher"] == []
+    found = probe.run(forgot, ctx)
+    changes = {(each["layer"], each["pooling"]): each for each in found.details["tasks"][0]["teacher"]}
+    assert list(changes) == [(0, "mean"), (3, "mean"), (0, "first"), (3, "first")]
+    assert changes[0, "mean"]["change"] == changes[0, "mean"]["low"] == changes[0, "mean"]["high"] == 0
+    assert changes[3, "mean"]["high"] < -0.3
+    assert changes[3, "mean"]["n"] == len(TEST)
+    last = {metric.name: metric for metric in found.metrics}["label_change"]
+    assert abs(last.value) < 0.2, "last layer against last: both are noise"
+    assert last.low <= 0 <= last.high
+
+
 def test_length_is_read_where_it_is_and_not_elsewhere() -> None:
     found = accuracies(run(tasks=["length"]), "length")
     assert found[3] > 0.6

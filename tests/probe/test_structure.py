@@ -83,6 +83,25 @@ def test_the_headline_is_that_of_the_best_layer_beside_next_words(found: Finding
     assert found.details["layers"][0]["edges"] == found.metrics[0].n
 
 
+def test_a_variant_is_compared_with_the_teacher_edge_by_edge(tmp_path: Path) -> None:
+    """A variant that forgot the trees, and the sentences that it cannot read do not count."""
+    files = {"train": treebank(tmp_path / "train", 60, 1), "test": treebank(tmp_path / "test", 20, 2)}
+    probe = StructureProbe(**files, rank=13, epochs=25)  # type: ignore[arg-type]
+    full = WordReader(planted, (3,))
+    forgot = WordReader(lambda words: [planted(words)[0]] * 2, (3,))
+    forgot.encoder = Forgetful()
+    ctx = context(split(["a row"]), teacher=full)
+    assert probe.run(full, ctx).details["teacher"] == []
+    found = probe.run(forgot, ctx)
+    unchanged, lost = found.details["teacher"]
+    assert (unchanged["layer"], lost["layer"]) == (0, 4)
+    assert unchanged["low"] <= 0 <= unchanged["high"]
+    assert lost["high"] < -0.2
+    values = {metric.name: metric for metric in found.metrics}
+    assert values["structure_change"].value < -0.2
+    assert values["structure_change"].n == found.details["layers"][0]["edges"]
+
+
 def test_tree_distances_are_counted_by_edges() -> None:
     tree = tree_of([1, -1, 1, 2], [1, 0, 1, 2])
     assert tree.distances.tolist() == [[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [3, 2, 1, 0]]
