@@ -134,6 +134,7 @@ class _Space:
 
     @classmethod
     def of(cls, features: Tensor, strength: float, curvature: float) -> _Space:
+        """The space of standardised features [rows, width]."""
         import torch
 
         rows, width = features.shape

@@ -41,11 +41,12 @@ NEGATIONS = frozenset({"no", "not", "never", "nothing", "n't", "don't", "doesn't
 
 class Data(NamedTuple):
     """layers: float32 [layers, rows, width]; label_sets: int64 [rows] each, tasks and controls in turn; the first
-    `fitted_on` rows fit the classifiers, the others score them."""
+    `fitted_on` rows fit the classifiers, the others score them. `read_s`: wall seconds the model read the texts for."""
 
     layers: np.ndarray
     label_sets: list[np.ndarray]
     fitted_on: int
+    read_s: float | None = None
 
 
 def made_up(rows: int, held_out: int, seed: int) -> Data:
@@ -77,8 +78,11 @@ def of_teacher(folder: Path, rows: int, held_out: int, seed: int) -> Data:
     sets += [np.array([question(text) for text in texts]) for question in (_has_comma, _is_negated)]
     sets.append(_terciles([float(np.mean([end - start for start, end in word_spans(text)])) for text in texts]))
     model = TorchPredictor(open_finished(folder), max_length=128)
+    start = time.perf_counter()
     layers = np.stack(pooled_states(model, texts, ["mean"])["mean"])
-    return Data(layers, [each for labels in sets for each in (labels, control_labels(texts, labels, seed))], rows)
+    read_s = time.perf_counter() - start
+    label_sets = [each for labels in sets for each in (labels, control_labels(texts, labels, seed))]
+    return Data(layers, label_sets, rows, read_s)
 
 
 def _bag(text: str) -> str:
@@ -174,9 +178,12 @@ def _introduce(asked: argparse.Namespace, data: Data) -> None:
     print(f"{'states of the teacher' if asked.teacher else 'made-up states'}, seed {asked.seed}, {asked.rounds} rounds")
     print(f"{layers} layers of width {width}, {asked.rows} rows to fit and {asked.held_out} to score")
     print(f"tasks with {classes} classes, and a control for each")
+    if data.read_s is not None:
+        print(f"the {asked.rows + asked.held_out} texts were read in {data.read_s:.1f} s, by all cores")
 
 
 def main() -> None:
+    """Read the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--teacher", type=Path, help="a finished model below runs/NAME/store")
     parser.add_argument("--rows", type=int, default=2000)

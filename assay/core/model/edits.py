@@ -82,6 +82,7 @@ class KeepLayers(Edit):
         object.__setattr__(self, "of", (self.of,) if isinstance(self.of, int) else tuple(self.of))
 
     def apply(self, layout: Layout) -> Layout:
+        """InputError for another depth, a layer that is not there, and a stack left without any."""
         if self.of != layout.depths:
             made, found = (" + ".join(map(str, depths)) for depths in (self.depths, layout.depths))
             raise InputError(f"keep_layers: made for a model of {made} layers, this one has {found}")

@@ -30,6 +30,8 @@ class LowRank(Edit):
         object.__setattr__(self, "ranks", {layer: dict(ranks) for layer, ranks in by_number(self.ranks).items()})
 
     def apply(self, layout: Layout) -> Layout:
+        """InputError for a map that is not there, a rank that saves nothing, and layers of the same weights that would
+        get different ranks."""
         for index, ranks in self.ranks.items():
             for name, rank in ranks.items():
                 _check_rank(name, rank, layout.layer(index, self.kind), layout)

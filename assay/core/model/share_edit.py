@@ -26,6 +26,7 @@ class ShareLayers(Edit):
         object.__setattr__(self, "groups", tuple(tuple(sorted(int(each) for each in group)) for group in self.groups))
 
     def apply(self, layout: Layout) -> Layout:
+        """InputError for a layer named twice or not there, and for layers that differ or share weights already."""
         named = [number for group in self.groups for number in group]
         if twice := sorted({number for number in named if named.count(number) > 1}):
             raise InputError(f"share_layers: layer {twice[0]} is named twice; groups: {_told(self.groups)}")
