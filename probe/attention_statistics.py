@@ -34,9 +34,7 @@ class AttentionSums:
 
     def add(self, batch: StateBatch) -> None:
         """Count the rows of a batch; AssayError when attention is missing or its rows do not sum to 1."""
-        found = [0 if weights is None else weights.shape[1] for weights in batch.attentions]
-        if found != list(self.heads):
-            raise AssayError(f"attention of {found} heads a layer, not {list(self.heads)}: load with eager attention")
+        check_heads(batch, self.heads)
         self.tokens += int(batch.mask.sum())
         for total, weights in zip(self.sums, batch.attentions, strict=True):
             total += sum_statistics(weights, batch.mask, batch.special)
@@ -52,7 +50,7 @@ def sum_statistics(weights: torch.Tensor, mask: torch.Tensor, special: torch.Ten
     keys = mask[row]  # [queries, tokens]
     real = weights.transpose(1, 2)[row, query].double()  # [queries, heads, tokens]
     real = real.masked_fill(~keys[:, None], 0)
-    _check_sums(real)
+    check_sums(real)
     distance = (query[:, None] - torch.arange(mask.shape[1])).abs()
     entropy = torch.special.entr(real).sum(-1)  # [queries, heads]
     away = (real * distance[:, None]).sum(-1)
@@ -60,7 +58,15 @@ def sum_statistics(weights: torch.Tensor, mask: torch.Tensor, special: torch.Ten
     return torch.stack([entropy.sum(0), away.sum(0), on_separators.sum(0)], dim=1)
 
 
-def _check_sums(real: torch.Tensor) -> None:
+def check_heads(batch: StateBatch, heads: Sequence[int]) -> None:
+    """AssayError unless a batch has attention of so many heads in each layer."""
+    found = [0 if weights is None else weights.shape[1] for weights in batch.attentions]
+    if found != list(heads):
+        raise AssayError(f"attention of {found} heads a layer, not {list(heads)}: load with eager attention")
+
+
+def check_sums(real: torch.Tensor) -> None:
+    """AssayError unless weights [..., tokens] over real tokens sum to 1."""
     worst = (real.sum(-1) - 1).abs().max().item() if real.numel() else 0.0
     if not worst <= SUM_TOLERANCE:
         raise AssayError(f"attention over real tokens does not sum to 1 (off by {worst:.3g}): not attention weights")

@@ -18,10 +18,12 @@ from markupsafe import Markup
 
 from assay.core.manifest import write_atomic
 from reports import examples, facts, findings, units
+from reports.attribution import attribution
 from reports.charts import Point, scatter
 from reports.claims import TINY, best_trade, claims
 from reports.collect import Run, Variant, collect
 from reports.compare import rows, summary
+from reports.head_roles import head_roles
 from reports.likeness import likeness
 from reports.rows import baselines, kept, metric_names, pareto, quality_name
 
@@ -124,7 +126,9 @@ def _everything(run: Run) -> dict[str, Any]:
         "head_maps": facts.head_maps(run),
         "linear": linear,
         "attention": findings.attention(run),
+        "head_roles": head_roles(run),
         "likeness": likeness(run),
+        "attribution": attribution(run),
         "typos": findings.results(run, "typos"),
         "fidelity": findings.results(run, "fidelity"),
         "other": {name: findings.shared(run, name) for name in other},

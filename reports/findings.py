@@ -19,7 +19,7 @@ from reports.heat_map import heat_map
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
 BY_LAYER = ("linear", "tokens", "senteval")  # probes whose tasks are classifiers a layer
-OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity")
+OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity", "attribution", "heads")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pytest
 import torch
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
-from tiny_jobs import SEED, carry_out, context, finish, job_data
+from tiny_jobs import SEED, carry_out, finish, job_data
 from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, WEIGHTS, Artifact, open_source
@@ -55,6 +55,7 @@ FILES = TESTS / "probe" / "files"
 TREES = {name: str(FILES / f"{name}.conllu") for name in ("train", "test")}
 MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
     "edges": TREES,
+    "heads": {"treebank": TREES["train"]},
     "senteval": {"files": [str(FILES / "length.tsv")]},
     "structure": TREES,
     "tokens": TREES,
@@ -211,51 +212,48 @@ def content(folder: Path, *but: Path) -> dict[Path, tuple[int, str]]:
     return {path: (path.stat().st_mtime_ns, hash_file(path) if path.is_file() else "") for path in kept}
 
 
-@every_step
-def test_a_step_writes_where_it_may_and_gives_the_same_bytes_again(
-    name: str, shop: Path, finished: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, step = finished(name), made(STEPS, name)
-    out, scratch, here = tmp_path / "out", tmp_path / "scratch", tmp_path / "here"
-    for path in (out, scratch, here):
-        path.mkdir()
-    monkeypatch.chdir(here)
-    before = content(shop) | content(tmp_path, out, scratch)
-    torch.manual_seed(99)  # another process starts from another state
-    np.random.seed(99)
-    artifacts = lineage(shop, step)
-    step.apply(artifacts[-1], out, context(job_data(), scratch, teacher(shop), tuple(artifacts)))
-    assert content(shop) | content(tmp_path, out, scratch) == before
-    assert hash_folder(out) == hash_folder(first.path)
-    assert set(hash_folder(out).values()) != set(hash_folder(artifacts[-1].path).values())
-
-
 def workshop(folder: Path) -> Workshop:
     """Carries out steps as a run in `folder` does, and shows nothing."""
     return Workshop(folder, job_data(), SEED, Display({}, Console(file=StringIO())))
 
 
 @every_step
-def test_an_interrupted_step_is_not_done_and_done_again_it_is(
+def test_an_interrupted_step_is_not_done_and_done_again_gives_the_same_bytes_where_it_may_write(
     name: str, shop: Path, finished: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped at the last moment: all is written but the manifest."""
     step, first = made(STEPS, name), finished(name)
     source, *between = lineage(shop, step)
-    node = Node(name, step, "key", tmp_path / "store" / name)
+    home, here = tmp_path / "run", tmp_path / "here"
+    node = Node(name, step, "key", home / "store" / name)
     chain = (*(Node("export_onnx", made(STEPS, "export_onnx"), graph.key, graph.path) for graph in between), node)
+    for path in (home, here):
+        path.mkdir()
+    before = content(shop) | content(tmp_path, home)
+
+    def carry_out_once() -> Artifact:
+        torch.manual_seed(99)  # another process starts from another state
+        np.random.seed(99)
+        with monkeypatch.context() as patch:
+            patch.chdir(here)
+            return workshop(home).carry_out(chain, source, teacher(shop))
 
     def killed(manifest: Manifest, folder: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Manifest, "write", killed)
-    with pytest.raises(KeyboardInterrupt):
-        workshop(tmp_path).carry_out(chain, source, teacher(shop))
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            carry_out_once()
     assert not node.done
-    monkeypatch.undo()
-    again = workshop(tmp_path).carry_out(chain, source, teacher(shop))
+    again = carry_out_once()
     assert node.done
+    assert content(shop) | content(tmp_path, home) == before
+    may_write = (node.folder, home / "cache")  # the second holds the teacher's answers, which the workshop keeps
+    written = [path for path in home.rglob("*") if path.is_file()]
+    assert [path for path in written if not any(path.is_relative_to(folder) for folder in may_write)] == []
     assert hash_folder(again.path) == hash_folder(first.path)
+    assert set(hash_folder(again.path).values()) != set(hash_folder([source, *between][-1].path).values())
 
 
 @every_step
