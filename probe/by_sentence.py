@@ -30,4 +30,4 @@ def change_interval(change: np.ndarray, sentences: np.ndarray) -> tuple[float | 
     """95 % bootstrap bounds over sentences of the mean of `change` [words]; (None, None) below two sentences."""
     clusters = np.unique(sentences, return_inverse=True)[1]
     sums, counts = np.bincount(clusters, change), np.bincount(clusters).astype(float)
-    return bootstrap_interval(lambda total, words: total.sum() / words.sum(), sums, counts)
+    return bootstrap_interval(lambda total, words: total.sum(-1) / words.sum(-1), sums, counts, vectorized=True)

@@ -6,6 +6,7 @@ Rows with a hidden label count where no label is needed (loyalty, flips) and now
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def _single_label(logits: np.ndarray, truth: np.ndarray) -> list[Metric]:
     confidence = to_probabilities(logits, task).max(axis=1)
     calibration = expected_calibration_error(confidence, predicted == truth)
 
-    def score(truth: np.ndarray, predicted: np.ndarray) -> float:
+    def score(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         return _macro_f1(*_counts(truth, predicted, classes))
 
     return [
@@ -117,11 +118,11 @@ def _multi_label(logits: np.ndarray, truth: np.ndarray) -> list[Metric]:
     task = "multi-label-classification"
     predicted = predicted_labels(logits, task)
 
-    def macro(truth: np.ndarray, predicted: np.ndarray) -> float:
-        return _macro_f1((truth & predicted).sum(axis=0), truth.sum(axis=0), predicted.sum(axis=0))
+    def macro(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return _macro_f1(*(values.sum(axis=-2) for values in (truth & predicted, truth, predicted)))
 
-    def micro(truth: np.ndarray, predicted: np.ndarray) -> float:
-        return _macro_f1(*(np.array([values.sum()]) for values in (truth & predicted, truth, predicted)))
+    def micro(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return _macro_f1(*(values.sum(axis=(-2, -1))[..., None] for values in (truth & predicted, truth, predicted)))
 
     return [
         _bootstrapped("micro_f1", micro, truth, predicted),
@@ -131,16 +132,25 @@ def _multi_label(logits: np.ndarray, truth: np.ndarray) -> list[Metric]:
 
 
 def _counts(truth: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(hits, true rows, predicted rows) of each class."""
-    hits = np.bincount(truth[truth == predicted], minlength=classes)
-    return hits, np.bincount(truth, minlength=classes), np.bincount(predicted, minlength=classes)
+    """(hits, true rows, predicted rows) of each class: [..., classes] from labels [..., rows]."""
+    *samples, _ = truth.shape
+    size = int(np.prod(samples, dtype=int))
+    first = classes * np.arange(size).reshape(*samples, 1)  # so that each sample counts classes of its own
+
+    def count(labels: np.ndarray) -> np.ndarray:
+        return np.bincount(labels.ravel(), minlength=size * classes).reshape(*samples, classes)
+
+    return count((truth + first)[truth == predicted]), count(truth + first), count(predicted + first)
 
 
-def _macro_f1(hits: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> float:
-    """Mean F1 = 2 hits / (true + predicted) of the classes where that is defined; NaN where it is for none."""
+def _macro_f1(hits: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """[...] from counts [..., classes]: mean F1 = 2 hits / (true + predicted) of the classes where that is defined; NaN
+    where it is for none."""
     rows = true + predicted
     present = rows > 0
-    return float(np.mean(2 * hits[present] / rows[present])) if present.any() else float("nan")
+    scores = np.divide(2 * hits, rows, out=np.zeros(rows.shape), where=present)
+    defined = present.sum(axis=-1)
+    return np.divide(scores.sum(axis=-1), defined, out=np.full(defined.shape, np.nan), where=defined > 0)
 
 
 def _regression(values: np.ndarray, truth: np.ndarray) -> list[Metric]:
@@ -174,11 +184,11 @@ def _count(name: str, rows: int, n: int, higher_is_better: bool) -> Metric:
 
 
 def _mean(name: str, values: np.ndarray, unit: str, higher_is_better: bool) -> Metric:
-    bounds = bootstrap_interval(np.mean, values)
+    bounds = bootstrap_interval(partial(np.mean, axis=-1), values, vectorized=True)
     return Metric(name, float(values.mean()), unit, higher_is_better, len(values), *bounds)
 
 
-def _bootstrapped(name: str, statistic: Callable[..., float], truth: np.ndarray, predicted: np.ndarray) -> Metric:
-    value = statistic(truth, predicted)
-    bounds = bootstrap_interval(statistic, truth, predicted)
+def _bootstrapped(name: str, statistic: Callable[..., np.ndarray], truth: np.ndarray, predicted: np.ndarray) -> Metric:
+    value = float(statistic(truth, predicted))
+    bounds = bootstrap_interval(statistic, truth, predicted, vectorized=True)
     return Metric(name, None if np.isnan(value) else value, "fraction", True, len(truth), *bounds)

@@ -6,9 +6,11 @@ All intervals are 95 % ones. Arrays are numpy; logits are [n, labels].
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+AT_ONCE = 1_000_000  # elements of an array drawn at a time for a statistic of many resamples: some megabytes
 Z = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 
 
@@ -23,17 +25,25 @@ def wilson_interval(successes: int, n: int) -> tuple[float, float]:
 
 
 def bootstrap_interval(
-    statistic: Callable[..., float], *arrays: np.ndarray, seed: int = 0, resamples: int = 1000
+    statistic: Callable[..., Any],
+    *arrays: np.ndarray,
+    seed: int = 0,
+    resamples: int = 1000,
+    vectorized: bool = False,
 ) -> tuple[float | None, float | None]:
     """Percentile bounds of `statistic(*arrays)` when rows are drawn with replacement, the same rows of every array.
 
-    Resamples in which the statistic is not defined (NaN) do not count; (None, None) below two rows or without any."""
+    A `vectorized` statistic takes many resamples at once, [resamples, n] from each [n], and gives [resamples]: the same
+    bounds in a tenth of the time. Resamples in which the statistic is not defined (NaN) do not count; (None, None)
+    below two rows or without any."""
     n = len(arrays[0])
     if n < 2:
         return None, None
     rng = np.random.default_rng(seed)
-    draws = (rng.integers(n, size=n) for _ in range(resamples))
-    values = np.array([statistic(*(array[rows] for array in arrays)) for rows in draws], np.float64)
+    at_once = max(1, AT_ONCE // max(array.size for array in arrays)) if vectorized else 1
+    sizes = [min(at_once, resamples - done) for done in range(0, resamples, at_once)]
+    draws = (rng.integers(n, size=(size, n) if vectorized else n) for size in sizes)
+    values = np.hstack([statistic(*(array[rows] for array in arrays)) for rows in draws]).astype(np.float64)
     defined = values[np.isfinite(values)]
     if not len(defined):
         return None, None

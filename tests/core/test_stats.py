@@ -43,6 +43,18 @@ def test_bootstrap_draws_the_same_rows_of_every_array() -> None:
     assert bootstrap_interval(lambda a, b: float((a - b).sum()), values, values) == (0.0, 0.0)
 
 
+def test_many_resamples_at_once_give_the_bounds_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.core.stats.AT_ONCE", 300)  # 7 of 43 rows at a time, and 6 in the end
+    one, other = np.random.default_rng(0).normal(size=(2, 43))
+
+    def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a.sum(axis=-1) / b.sum(axis=-1)
+
+    found = bootstrap_interval(ratio, one, other, vectorized=True)
+    assert found == bootstrap_interval(ratio, one, other)
+    assert found != bootstrap_interval(ratio, one, other, seed=1, vectorized=True)
+
+
 def test_bootstrap_where_nothing_is_defined() -> None:
     assert bootstrap_interval(np.mean, np.array([1.0])) == (None, None)
     assert bootstrap_interval(lambda a: float("nan"), np.arange(5)) == (None, None)
