@@ -3,7 +3,8 @@
     python docs/measure/head_pruning.py runs/quickstart [runs/other-seed ...] --out docs
 
 Each run gives its teacher, training rows to score on and test rows. Seeds vary the sample of scoring rows and the
-random order. Heads are masked, which gives the logits of the cut model. Writes `head_pruning.svg` and `.md`.
+random order. Heads are masked, which gives the logits of the cut model. Writes `head_pruning.svg` and `.md`. The score
+"ablation in parts" takes an hour of CPU time a teacher, so it must be asked for (`--ablation`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from compress.step import Context
 from reports.charts import Frame, Series, lines
 
 TENTHS = range(1, 10)
-SCORES = ("ablation in parts", "gradient in parts", "gradient", "confidence", "magnitude", "random")
+SLOW = "ablation in parts"
+SCORES = (SLOW, "gradient in parts", "gradient", "confidence", "magnitude", "random")
 IN_PARTS = " in parts"
 Kept = list[list[int]]
 Curve = dict[int, float]  # tenths of the heads removed -> accuracy
@@ -38,7 +40,7 @@ Curve = dict[int, float]  # tenths of the heads removed -> accuracy
 def main() -> None:
     """Measure every run with every seed, then draw."""
     asked = arguments()
-    curves: dict[str, list[Curve]] = {name: [] for name in SCORES}
+    curves: dict[str, list[Curve]] = {name: [] for name in SCORES if asked.ablation or name != SLOW}
     for run in asked.runs:
         artifact, data = teacher_of(run, asked.rows)
         predictor = TorchPredictor(artifact, data.max_length)
@@ -46,7 +48,7 @@ def main() -> None:
         for seed in range(asked.seeds):
             context = Context(seed, data, scratch=run / "scratch")
             subject = scoring_subject("heads", predictor.module, artifact, context, asked.scoring_rows)
-            for name in SCORES:
+            for name in curves:
                 curve = {0: accuracy(predictor, subject, [[*range(size)] for size in subject.sizes], data, known)}
                 curve |= {at: accuracy(predictor, subject, kept, data, known) for at, kept in removed(name, subject)}
                 curves[name].append(curve)
@@ -66,6 +68,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1000, help="test rows")
     parser.add_argument("--scoring-rows", type=int, default=256, help="training rows that scores are averaged over")
+    parser.add_argument("--ablation", action="store_true", help="also the loss without each head, in parts: slow")
     return parser.parse_args()
 
 

@@ -18,6 +18,7 @@ from pydantic import PositiveInt
 
 from assay.core.errors import NotGiven
 from assay.core.metric import Metric
+from probe.against_teacher import with_teacher
 from probe.attribution.compared import Compared
 from probe.attribution.explained import INTEGRATED, Baseline, Explained, explain
 from probe.attribution.faithfulness import FALLS, faithfulness
@@ -49,13 +50,12 @@ class AttributionProbe(Probe):
         `label` of rows that have several; skipped without a row that is long enough."""
         rows = self._sample(ctx.data)
         rows = rows.take(draw_rows(rows.labels, self.samples, ctx.seed))
-        own = self._explain(model, ctx, rows)
-        is_teacher = model.artifact.key == ctx.teacher.artifact.key
-        compared = Compared(own, None if is_teacher else self._explain(ctx.teacher, ctx, rows), self.top)
+        own, theirs = with_teacher(self, model, ctx, lambda of: self._explain(of, rows, ctx.data.task))
+        compared = Compared(own, theirs, self.top)
         if not compared.rows:
             return Findings(skipped=f"no test row has more than {self.top} words that are read: lower attribution.top")
         details = self._details(model, ctx, rows, compared)
-        return Findings(_headline(details, is_teacher), details)
+        return Findings(_headline(details), details)
 
     def tiny(self) -> AttributionProbe:
         return self.model_copy(update={"samples": 8, "steps": 4})
@@ -69,13 +69,9 @@ class AttributionProbe(Probe):
             kept &= data.test.labels >= 0
         return data.test.take(np.flatnonzero(kept))
 
-    def _explain(self, model: Predictor, ctx: ProbeContext, rows: Split) -> Explained:
-        """Of the teacher once for all variants."""
-        key = f"attribution {self.model_dump_json()} {ctx.seed} {model.artifact.key}"
-        if key not in ctx.kept:
-            labels = rows.labels if self.target == "label" and ctx.data.task == "text-classification" else None
-            ctx.kept[key] = explain(model, rows.texts, labels, self.baseline, self.steps)
-        return ctx.kept[key]
+    def _explain(self, model: Predictor, rows: Split, task: str) -> Explained:
+        labels = rows.labels if self.target == "label" and task == "text-classification" else None
+        return explain(model, rows.texts, labels, self.baseline, self.steps)
 
     def _details(self, model: Any, ctx: ProbeContext, rows: Split, compared: Compared) -> dict[str, Any]:
         own, theirs, task = compared.own, compared.theirs, ctx.data.task
@@ -118,8 +114,8 @@ def _notes(found: Explained, completeness: dict[str, Any] | None, steps: int) ->
     ]
 
 
-def _headline(details: dict[str, Any], is_teacher: bool) -> list[Metric]:
-    metrics = [] if is_teacher else [each for item in details["agreement"] for each in _agreement_metrics(item)]
+def _headline(details: dict[str, Any]) -> list[Metric]:
+    metrics = [each for item in details["agreement"] for each in _agreement_metrics(item)]
     for item in details["faithfulness"]:
         for name, better in zip(FALLS, (True, False), strict=True):
             bounds = (item[f"{name}_low"], item[f"{name}_high"])
