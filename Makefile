@@ -10,7 +10,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 NEXT := .venv-next
 NEXT_PIP := $(NEXT)/bin/pip --disable-pip-version-check install --quiet --constraint constraints-next.txt
-PYTEST_ARGS := --numprocesses 2 --dist loadfile
+# Files in the order of collection, which tests/conftest.py sets; xdist would start those of few, long tests last.
+PYTEST_ARGS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# Where bytecode may not be written, each worker compiles all tests and their assertions anew: ten seconds apiece.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-next test-slow lint clean
 

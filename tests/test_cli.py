@@ -184,7 +184,7 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
         r"assay: --set: data\.source: loop\.csv: a symbolic link to loop\.csv, which leads nowhere$",
     ),
     "endless nesting": (
-        lambda home: (home / "job.yaml").write_text("model: m\ndata: " + "[" * 3000), [],
+        lambda home: (home / "job.yaml").write_text("model: m\ndata: " + "[" * 300), [],
         r"assay: job\.yaml:2: nested deeper than 50 levels$",
     ),
     "model without tokenizer": (

@@ -17,7 +17,12 @@ from reports.collect import collect
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-pytestmark = pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+# A run of the others with the same steps takes its turn in `make test-slow`.
+runs = pytest.mark.parametrize(
+    "config",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem == "quickstart" else pytest.mark.slow) for path in CONFIGS],
+)
 
 
 def loaded(config: Path) -> Job:
@@ -42,6 +47,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     return int(end.value.code or 0)
 
 
+@each_config
 def test_the_first_comment_says_the_purpose_and_the_exact_command(config: Path) -> None:
     lines = config.read_text().splitlines()
     comment = lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
@@ -50,6 +56,7 @@ def test_the_first_comment_says_the_purpose_and_the_exact_command(config: Path) 
     assert f"assay run configs/{config.name}" in comment[1]
 
 
+@each_config
 def test_it_loads_as_the_job_it_writes_out(config: Path, tmp_path: Path) -> None:
     import json
 
@@ -59,12 +66,14 @@ def test_it_loads_as_the_job_it_writes_out(config: Path, tmp_path: Path) -> None
     assert loaded(again).resolved() == job.resolved()
 
 
+@each_config
 def test_it_passes_check(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     need_packages(config)
     assert call(monkeypatch, "check", config) == 0
     assert capsys.readouterr().out.startswith(f"{config}: fine. ")
 
 
+@runs
 def test_it_runs_on_the_stand_in(config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     need_packages(config)
     monkeypatch.setattr("assay.core.measure.side_by_side.measure", figures)  # its tests start the processes

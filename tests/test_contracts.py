@@ -26,7 +26,7 @@ from assay.core.artifact import GRAPH, WEIGHTS, Artifact, open_source
 from assay.core.errors import NotGiven
 from assay.core.manifest import Manifest, hash_file, hash_folder, is_done
 from assay.core.model.edits import layout_of
-from assay.core.model.predict import open_predictor
+from assay.core.model.predict import Predictor, open_predictor
 from assay.core.plugins import PROBES, STEPS, Shelf
 from assay.run.execute import Workshop
 from assay.run.plan import Node
@@ -267,34 +267,42 @@ def test_a_damaged_result_is_not_done(name: str, finished: Callable[[str], Artif
     assert not is_done(copy, artifact.key)
 
 
+@pytest.fixture(scope="module")
+def opened(shop: Path, showing: Artifact) -> dict[str, Predictor]:
+    """The shop's models, opened once for all probes, which must leave them as they are."""
+    source, plain = lineage(shop, made(STEPS, "quantize"))
+    artifacts = {"torch": source, "teacher": teacher(shop), "plain": plain, "showing": showing}
+    return {name: open_predictor(artifact, 32) for name, artifact in artifacts.items()}
+
+
 @every_probe
-def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(name: str, shop: Path) -> None:
-    probe = made(PROBES, name).tiny()
-    source = open_source(shop / "torch", "text-classification")
-    before = content(shop)
+def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(
+    name: str, shop: Path, opened: dict[str, Predictor]
+) -> None:
+    probe, texts = made(PROBES, name).tiny(), job_data().test.texts
+    model, full = opened["torch"], opened["teacher"]
+    before, answers = content(shop), [each.logits(texts) for each in (model, full)]
     runs = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
-        model, full = open_predictor(source, 32), open_predictor(teacher(shop), 32)
         runs.append(probe.run(model, ProbeContext(SEED, job_data(), full, log=lambda line: None)))
     assert runs[0] == runs[1]
     assert runs[0].metrics
     assert content(shop) == before
+    assert all((each.logits(texts) == was).all() for each, was in zip((model, full), answers, strict=True))
     assert json.loads(json.dumps(runs[0].details, allow_nan=False)) == runs[0].details
 
 
 @every_probe
-def test_a_probe_says_what_it_needs(name: str, shop: Path, showing: Artifact) -> None:
+def test_a_probe_says_what_it_needs(name: str, opened: dict[str, Predictor]) -> None:
     """One that looks inside cannot examine a graph of logits; one of hidden states can where the graph shows them."""
     probe = made(PROBES, name).tiny()
-    plain = lineage(shop, made(STEPS, "quantize"))[-1]
-    able = {"logits": [plain, showing], "states": [showing], "torch": []}[probe.needs]
-    examine = ProbeContext(SEED, job_data(), open_predictor(teacher(shop), 32), log=lambda line: None)
-    for graph in (plain, showing):
-        model = open_predictor(graph, 32)
+    able = {"logits": ["plain", "showing"], "states": ["showing"], "torch": []}[probe.needs]
+    examine = ProbeContext(SEED, job_data(), opened["teacher"], log=lambda line: None)
+    for graph in ("plain", "showing"):
         if graph in able:
-            assert probe.run(model, examine).metrics
+            assert probe.run(opened[graph], examine).metrics
         else:
             with pytest.raises(NotGiven):
-                probe.run(model, examine)
+                probe.run(opened[graph], examine)

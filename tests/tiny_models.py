@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -43,21 +45,38 @@ def write_tiny(
     """Write weights, config and tokenizer. `headless` leaves the classification head out, as embedding models do.
 
     All parameters, biases included, are noise of a size that makes each head, neuron and layer matter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _files(family, labels, layers, heads, width, neurons, seed, task, headless).items():
+        (folder / name).write_bytes(content)
+
+
+@cache
+def _files(
+    family: str,
+    labels: tuple[str, ...],
+    layers: int,
+    heads: int,
+    width: int,
+    neurons: int,
+    seed: int,
+    task: Task,
+    headless: bool,
+) -> dict[str, bytes]:
+    """The content of such a folder by file name; hundreds of tests ask for the same few models."""
     tokenizer = tiny_tokenizer(family)
     config = tiny_config(family, tokenizer, labels, layers, heads, width, neurons, task)
     builder = AutoModel if headless else AutoModelForSequenceClassification
-    model = builder.from_config(config)
+    with torch.random.fork_rng(devices=[]):
+        model = builder.from_config(config)
     generator = torch.Generator().manual_seed(seed)
+    scales = {id(module.weight) for module in model.modules() if type(module).__name__.endswith("Norm")}
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(1.0 if _is_scale(parameter, model) else 0.0, 0.2, generator=generator)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def _is_scale(parameter: torch.nn.Parameter, model: torch.nn.Module) -> bool:
-    norms = [module for module in model.modules() if type(module).__name__.endswith("Norm")]
-    return any(parameter is norm.weight for norm in norms)
+            parameter.normal_(1.0 if id(parameter) in scales else 0.0, 0.2, generator=generator)
+    with TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def tiny_config(

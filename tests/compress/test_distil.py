@@ -87,19 +87,17 @@ def test_layers_are_paired_by_original_number(teacher: Artifact, tiny_artifact: 
     assert weight == 1.0
 
 
-@pytest.mark.parametrize(("hidden", "accepted"), [(0.0, True), (1.0, False)])
 def test_a_teacher_with_another_vocabulary_teaches_by_its_answers_only(
-    hidden: float, accepted: bool, tiny_artifact: MakeArtifact, tmp_path: Path
+    tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:
-    """A byte-level teacher and a WordPiece student read the same text through their own tokenizers."""
+    """A Unigram teacher and a WordPiece student read the same text through their own tokenizers."""
     data, student = job_data(TRAIN, TEST), tiny_artifact("bert", layers=1, seed=5)
-    teacher = carry_out(tmp_path, tiny_artifact("roberta", layers=1), [("finetune", QUICK | {"epochs": 16.0})], data)
-    if accepted:
-        assert accuracy(teacher, TEST) >= 0.95
-        assert label_loyalty(answers(distil(tmp_path, student, teacher, alpha=1.0)), answers(teacher)) >= 0.95
-    else:
-        with pytest.raises(InputError, match=r"distil\.hidden: student and teacher have different vocabularies"):
-            distil(tmp_path, student, teacher, hidden=hidden)
+    longer = QUICK | {"epochs": 8.0, "learning_rate": 6e-3}
+    teacher = carry_out(tmp_path, tiny_artifact("xlm-roberta", layers=1), [("finetune", longer)], data)
+    assert accuracy(teacher, TEST) >= 0.95
+    assert label_loyalty(answers(distil(tmp_path, student, teacher, alpha=1.0)), answers(teacher)) >= 0.95
+    with pytest.raises(InputError, match=r"distil\.hidden: student and teacher have different vocabularies"):
+        distil(tmp_path, student, teacher, hidden=1.0)
 
 
 def test_layers_of_the_map_must_be_there(teacher: Artifact, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from small_jobs import run, write_job
-from tiny_jobs import accuracy, carry_out, job_data, planted_rows, step_of
+from tiny_jobs import accuracy, carry_out, finish, job_data, planted_rows, step_of
 from tiny_models import write_tiny
 
 from assay.core.artifact import WEIGHTS, Artifact, open_source
@@ -204,9 +204,9 @@ def named(found: Run, name: str) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def ticket(folder: Path, pretrained: Artifact) -> Artifact:
-    chain = [("finetune", QUICK), ("prune_weights", {"fraction": 0.5, "rewind_to": 0})]
-    return carry_out(folder, pretrained, chain, DATA)
+def ticket(folder: Path, pretrained: Artifact, trained: Artifact) -> Artifact:
+    step = step_of("prune_weights", fraction=0.5, rewind_to=0)
+    return finish(folder, "ticket______", step, [pretrained, trained], DATA)
 
 
 def test_a_ticket_has_the_mask_of_the_end_and_the_weights_of_the_beginning(
@@ -222,11 +222,15 @@ def test_a_ticket_has_the_mask_of_the_end_and_the_weights_of_the_beginning(
     assert not equal(weights(ticket), weights(half))
 
 
-def test_a_ticket_learns_again_and_keeps_its_zeros(ticket: Artifact, pretrained: Artifact, tmp_path: Path) -> None:
+def test_a_ticket_learns_again_and_keeps_its_zeros(
+    ticket: Artifact, trained: Artifact, pretrained: Artifact, tmp_path: Path
+) -> None:
     """Twice: the second round takes more, from the weights of the beginning again."""
-    chain = [("finetune", QUICK), ("prune_weights", {"fraction": 0.5, "rewind_to": 0}), ("finetune", QUICK),
-             ("prune_weights", {"fraction": 0.75, "rewind_to": 0}), ("finetune", QUICK)]  # fmt: skip
-    winner = carry_out(tmp_path, pretrained, chain, DATA)
+    lineage = [pretrained, trained, ticket]
+    learn, prune_more = ("finetune", QUICK), ("prune_weights", {"fraction": 0.75, "rewind_to": 0})
+    for name, settings in (learn, prune_more, learn):
+        lineage.append(finish(tmp_path, f"{len(lineage):_<12}", step_of(name, **settings), lineage, DATA))
+    winner = lineage[-1]
     share = np.mean([gone.float().mean() for gone in zeros(winner).values()])
     assert share == pytest.approx(0.75, abs=0.05)
     assert all((zeros(winner)[label] | ~gone).all() for label, gone in zeros(ticket).items())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from by_family import case
 from pydantic import ValidationError
 from tiny_jobs import carry_out, step_of
 
@@ -78,7 +79,7 @@ def test_training_keeps_the_groups_and_the_graph_says_the_same(tiny_artifact: Ma
     assert facts(carry_out(tmp_path, trained, [("export_onnx", {})]))["parity"]["max_abs"] < 1e-4
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+@pytest.mark.parametrize("family", [case("bert", slow=False), case("gpt2", slow=True), case("t5", slow=True)])
 def test_a_graph_holds_shared_weights_once(family: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     made = carry_out(tmp_path, tiny_artifact(family), [("share_layers", {"every": 2})])
     graph = carry_out(tmp_path, made, [("export_onnx", {"tolerance": 1e-4})])

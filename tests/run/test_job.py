@@ -276,16 +276,17 @@ def test_only_makes_one_variant_and_the_baselines_and_keeps_the_figures_of_the_o
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay.core.measure.side_by_side.measure", figures)
+    brief = ("teacher[0].finetune.epochs=1", "variants.slim=[{prune_layers: {keep: 1}}]", "probes=[]")
     folder = tmp_path / "run"
-    run(made.config, folder, only="half")
+    run(made.config, folder, *brief, only="half")
     states = {name: item["state"] for name, item in variants(folder).items()}
     assert states == {"teacher": "done", "slim": "waiting", "onnx": "done", "half": "done"}
     assert list(read(folder / "measure.json")["variants"]) == ["teacher", "onnx", "half"]
     assert not (folder / "results" / "slim").exists()
-    run(made.config, folder)
+    run(made.config, folder, *brief)
     measured = stamps(folder)["measure.json"]
     assert list(read(folder / "measure.json")["variants"]) == ["teacher", "onnx", "slim", "half"]
-    run(made.config, folder, only="onnx")
+    run(made.config, folder, *brief, only="onnx")
     assert stamps(folder)["measure.json"] == measured
     assert {item["state"] for item in variants(folder).values()} == {"done"}
 

@@ -19,25 +19,39 @@ from assay.core.manifest import hash_file
 
 PATIENCE_S = 240
 EPOCHS = 20  # 120 steps: a second or more, so that a kill falls into them
-TEACHER = [{"finetune": {"epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}}]
-VARIANTS = {"small": [{"prune_layers": {"keep": 2}}, {"distil": {"epochs": EPOCHS / 2, "batch_size": 8}}]}
+FEW = 5  # 30 steps, which take as long where each of them leaves a checkpoint
+
+
+def write(home: Path, epochs: float) -> Path:
+    """A job of two trainings, the second half as long."""
+    write_tiny(home / "model")
+    teacher = [{"finetune": {"epochs": epochs, "batch_size": 8, "learning_rate": 1e-3}}]
+    variants = {"small": [{"prune_layers": {"keep": 2}}, {"distil": {"epochs": epochs / 2, "batch_size": 8}}]}
+    return write_job(home / "job.yaml", home / "model", teacher=teacher, variants=variants)
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("kill")
-    write_tiny(home / "model")
-    return write_job(home / "job.yaml", home / "model", teacher=TEACHER, variants=VARIANTS)
+    return write(tmp_path_factory.mktemp("kill"), EPOCHS)
 
 
 @pytest.fixture(scope="module")
-def expected(config: Path) -> dict[str, str]:
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("short"), FEW)
+
+
+def uninterrupted(config: Path) -> dict[str, str]:
     """Hashes of the weights that a run without interruption gives."""
     folder = config.parent / "uninterrupted"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("assay.core.measure.side_by_side.measure", figures)
         run(config, folder)
     return weights(folder)
+
+
+@pytest.fixture(scope="module")
+def expected(config: Path) -> dict[str, str]:
+    return uninterrupted(config)
 
 
 def weights(folder: Path) -> dict[str, str]:
@@ -94,16 +108,16 @@ def begun(step: str, after_s: float) -> Callable[[Path], bool]:
 
 
 def test_killed_in_training_it_goes_on_from_its_checkpoint_to_the_same_weights(
-    config: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kill_when(checkpoint_of("finetune"), config, tmp_path / "run", checkpoint_seconds=0.2)
+    kill_when(checkpoint_of("finetune"), short, tmp_path / "run", checkpoint_seconds=0)
     assert not result_of("finetune")(tmp_path / "run")
-    go_on(config, tmp_path / "run", monkeypatch)
+    go_on(short, tmp_path / "run", monkeypatch)
     step = resumed(tmp_path / "run")["finetune"]
     assert step is not None
-    assert 0 < step < EPOCHS * 6
+    assert 0 < step < FEW * 6
     assert resumed(tmp_path / "run")["distil"] is None
-    assert weights(tmp_path / "run") == expected
+    assert weights(tmp_path / "run") == uninterrupted(short)
     assert list((tmp_path / "run" / "scratch").iterdir()) == []
 
 
@@ -165,9 +179,9 @@ def test_a_cut_checkpoint_is_not_resumed(
     assert weights(folder) == expected
 
 
-def test_ctrl_c_ends_with_one_line_and_130(config: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_one_line_and_130(short: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "assay.cli", "run", str(config), "--out", str(folder)]
+    command = [sys.executable, "-m", "assay.cli", "run", str(short), "--out", str(folder)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_listen_to_ctrl_c
     ) as process:

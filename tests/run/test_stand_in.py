@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from by_family import KINDS, families
 
 from assay.core.artifact import open_source, read_config
 from assay.core.errors import InputError
@@ -15,7 +16,7 @@ from assay.run.stand_in import make_stand_in
 Folder = Callable[..., Path]
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", families(*KINDS))
 def test_two_layers_of_the_same_family_with_the_same_tokenizer(
     tiny_folder: Folder, tmp_path: Path, family: str
 ) -> None:

@@ -1,8 +1,9 @@
 """One cold start in a process of its own: `python -m assay.core.measure.child FOLDER FORMAT`.
 
 Imports what the format needs and no more. An ONNX folder is run the way an edge device runs it: onnxruntime, tokenizers
-and numpy, without torch or transformers. Prints one line of JSON: when the first text was answered, the most memory the
-process ever had after it also answered one batch, and which of the heavy libraries it imported.
+and numpy, without torch or transformers. Prints one line of JSON: when the first text was answered and with which
+logits, the most memory the process ever had after it also answered one batch, and which of the heavy libraries it
+imported.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ def main() -> None:
     given = parser.parse_args()
     open_model = open_onnx if given.format == "onnx" else open_torch
     tokenize, answer = open_model(given.folder, given.threads)
-    answer(tokenize(TEXT))
+    first = answer(tokenize(TEXT))[0].tolist()
     answered_at = time.time()
     answer(token_batch([read_config(given.folder)], given.batch_size, given.length))
     imported = [name for name in HEAVY if name in sys.modules]
-    print(json.dumps({"answered_at": answered_at, "peak_rss_mib": peak_rss_mib(), "imported": imported}))
+    said = {"answered_at": answered_at, "answer": first, "peak_rss_mib": peak_rss_mib(), "imported": imported}
+    print(json.dumps(said))
 
 
 def open_onnx(folder: Path, threads: int) -> Model:

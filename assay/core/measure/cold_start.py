@@ -22,11 +22,13 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Start:
-    """One start: `imported` names the heavy libraries the process loaded."""
+    """One start: `imported` names the heavy libraries the process loaded, `answer` holds the logits of its first text
+    (`child.TEXT`)."""
 
     cold_start_s: float
     peak_rss_mib: float
     imported: tuple[str, ...]
+    answer: tuple[float, ...]
 
 
 def start(artifact: Artifact, batch_size: int, length: int, threads: int) -> Start:
@@ -42,7 +44,8 @@ def start(artifact: Artifact, batch_size: int, length: int, threads: int) -> Sta
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise AssayError(f"{artifact.path}: a fresh process ended with {done.returncode}: {last}")
     said = json.loads(done.stdout.splitlines()[-1])
-    return Start(said["answered_at"] - started_at, said["peak_rss_mib"], tuple(said["imported"]))
+    seconds = said["answered_at"] - started_at
+    return Start(seconds, said["peak_rss_mib"], tuple(said["imported"]), tuple(said["answer"]))
 
 
 def summary(starts: Sequence[Start]) -> dict[str, float]:

@@ -17,32 +17,47 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from tiny_models import MAX_TOKENS, write_tiny
+from tiny_jobs import carry_out
+from tiny_models import MAX_TOKENS, WORDS, write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, open_source
 from assay.core.errors import AssayError
 from assay.core.measure import cold_start
 from assay.core.measure import side_by_side as measuring
-from assay.core.measure.child import peak_rss_mib
+from assay.core.measure.child import TEXT, peak_rss_mib
 from assay.core.measure.settings import MeasureSettings
 from assay.core.measure.side_by_side import measure, memory_groups
 from assay.core.measure.token_batch import token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import Count, count_graph, count_module
+from assay.core.model.anatomy import family_of
+from assay.core.model.edits import apply_edits, edits_from_json
 from assay.core.model.export import export
 from assay.core.model.inputs import longest_input
 from assay.core.model.load import load_module, load_tokenizer
 
 SETTINGS = MeasureSettings(batch_size=1, throughput_batch_size=2, length=500, threads=1, rounds=4, warmup=1, starts=1)
+UNEVEN = {0: [0], 2: [1, 2, 3]}
 TIMED = ("latency_ms_p50", "latency_ms_p95", "cpu_ms_p50", "throughput_per_s", "peak_rss_mib", "cold_start_s")
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """The same tiny model in torch, in ONNX and in 8 bits."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A tiny model as it was pretrained."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_tiny(folder)
+    return open_source(folder, "text-classification")
+
+
+@pytest.fixture(scope="module")
+def sound(whole: Artifact, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """The same tiny model in torch, in ONNX and in 8 bits. It has uneven heads and a cut vocabulary, so that a folder
+    that transformers alone cannot open is what fresh processes start from."""
     folder = tmp_path_factory.mktemp("sound")
-    write_tiny(folder / "torch")
-    teacher = open_source(folder / "torch", "text-classification")
+    (folder / "texts").write_text(f"{TEXT}\n{WORDS}\n")
+    chain = [("prune_heads", {"remove": UNEVEN}), ("cut_vocab", {"files": [str(folder / "texts")]})]
+    cut = carry_out(folder, whole, chain)
+    teacher = replace(cut, path=cut.path.rename(folder / "torch"))
     export(load_module(teacher), load_tokenizer(teacher), folder / "onnx")
     shutil.copytree(folder / "onnx", folder / "int8", ignore=shutil.ignore_patterns(GRAPH))
     quantize_dynamic(folder / "onnx" / GRAPH, folder / "int8" / GRAPH, weight_type=QuantType.QInt8, per_channel=True)
@@ -250,6 +265,19 @@ def test_an_onnx_process_imports_neither_torch_nor_transformers(measured: dict[s
     assert {"torch", "transformers"} <= set(measured["starts"]["torch"].imported)
 
 
+@pytest.mark.parametrize("name", ["torch", "onnx"])
+def test_uneven_heads_and_a_cut_vocabulary_answer_in_a_fresh_process_as_here(
+    name: str, measured: dict[str, Any], sound: dict[str, Artifact], whole: Artifact
+) -> None:
+    pruned = load_module(whole)
+    apply_edits(pruned, edits_from_json(sound["teacher"].edits)[:1], family_of("bert"))
+    inputs = load_tokenizer(whole)(TEXT, return_tensors="pt")
+    with torch.inference_mode():
+        expected = pruned(**inputs).logits[0].numpy()
+    assert len(load_tokenizer(sound["teacher"])) < len(load_tokenizer(whole))
+    assert measured["starts"][name].answer == pytest.approx(expected, abs=1e-5)
+
+
 def test_memory_is_that_of_the_fresh_process_alone(measured: dict[str, Any]) -> None:
     onnx_mib, torch_mib = (measured["results"][name]["peak_rss_mib"] for name in ("teacher_onnx", "teacher"))
     assert onnx_mib < torch_mib
@@ -272,7 +300,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         return lambda batch: seen.append((artifact.path.name, torch.get_num_threads())), {}
 
     monkeypatch.setattr(measuring, "_load", load)
-    monkeypatch.setattr(cold_start, "start", lambda *given: cold_start.Start(1.0, 1.0, ()))
+    monkeypatch.setattr(cold_start, "start", lambda *given: cold_start.Start(1.0, 1.0, (), ()))
     return seen
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from by_family import KINDS, families
 
 from assay.core.artifact import Artifact
 from assay.core.errors import AssayError
-from assay.core.model.anatomy import FAMILIES, family_of
+from assay.core.model.anatomy import family_of
 from assay.core.model.change_states import change_states
 from assay.core.model.predict import TorchPredictor, open_predictor
 
@@ -20,7 +21,7 @@ def opened(artifact: Artifact) -> TorchPredictor:
     return model
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", families(*KINDS))
 def test_what_leaves_a_layer_is_what_the_next_one_gets(family: str, tiny_artifact: Callable[..., Artifact]) -> None:
     """Zeros in the place of a layer's states make all that came before it meaningless, and nothing else."""
     model = opened(tiny_artifact(family, layers=3))

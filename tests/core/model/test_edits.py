@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import pytest
 import torch
+from by_family import KINDS, families
 from edits_to_fit import fit
+from tiny_models import write_tiny
 from transformers import AutoModelForMaskedLM, BertConfig, PreTrainedModel
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import open_source
 from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import FAMILIES, family_of
 from assay.core.model.blocks import blocks_of, modules_of
@@ -19,15 +22,26 @@ from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, app
 from assay.core.model.load import load_module
 from assay.core.model.masks import check_masking, mask_heads, mask_neurons
 
-MakeArtifact = Callable[..., Artifact]
+Live = Callable[[str], PreTrainedModel]
 UNEVEN = {0: [1, 2, 3], 2: [0]}
 NEURONS = {0: list(range(0, 48, 2)), 3: [5, 6, 7, 40]}
 
 
-@pytest.fixture(params=sorted(FAMILIES))
-def artifact(request: pytest.FixtureRequest, tiny_artifact: MakeArtifact) -> Artifact:
-    """A four-layer, four-head model of each family."""
-    return tiny_artifact(request.param)
+of_every_family = pytest.mark.parametrize("name", sorted(FAMILIES))
+of_every_kind = pytest.mark.parametrize("name", families(*KINDS))
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PreTrainedModel]:
+    """A four-layer, four-head model of a family, loaded once; each call gives a copy."""
+    folder = tmp_path_factory.mktemp("live")
+
+    @cache
+    def loaded(name: str) -> PreTrainedModel:
+        write_tiny(folder / name, name)
+        return load_module(open_source(folder / name, "text-classification"))
+
+    return lambda name: copy.deepcopy(loaded(name))
 
 
 def batch() -> dict[str, torch.Tensor]:
@@ -49,8 +63,9 @@ def keep_masks(kept: Mapping[int, Sequence[int]], units: int) -> torch.Tensor:
     return masks
 
 
-def test_removed_heads_equal_masked_heads(artifact: Artifact) -> None:
-    model, family = load_module(artifact), family_of(artifact.family)
+@of_every_family
+def test_removed_heads_equal_masked_heads(name: str, live: Live) -> None:
+    model, family = live(name), FAMILIES[name]
     plain = logits(model)
     (edit,) = fit([KeepHeads(UNEVEN)], family)
     with mask_heads(model, family, keep_masks(edit.heads, 4)):
@@ -60,8 +75,9 @@ def test_removed_heads_equal_masked_heads(artifact: Artifact) -> None:
     torch.testing.assert_close(logits(model), masked, atol=1e-5, rtol=0)
 
 
-def test_removed_neurons_equal_masked_neurons(artifact: Artifact) -> None:
-    model, family = load_module(artifact), family_of(artifact.family)
+@of_every_family
+def test_removed_neurons_equal_masked_neurons(name: str, live: Live) -> None:
+    model, family = live(name), FAMILIES[name]
     plain = logits(model)
     (edit,) = fit([KeepNeurons(NEURONS)], family)
     with mask_neurons(model, family, keep_masks(edit.neurons, 48)):
@@ -71,8 +87,9 @@ def test_removed_neurons_equal_masked_neurons(artifact: Artifact) -> None:
     torch.testing.assert_close(logits(model), masked, atol=1e-5, rtol=0)
 
 
-def test_removed_layers_are_the_named_ones(artifact: Artifact) -> None:
-    model, family = load_module(artifact), family_of(artifact.family)
+@of_every_kind
+def test_removed_layers_are_the_named_ones(name: str, live: Live) -> None:
+    model, family = live(name), FAMILIES[name]
     blocks, plain = modules_of(model, family), logits(model)
     layout = apply_edits(model, fit([KeepLayers([0, 2], of=4)], family), family)
     assert modules_of(model, family) == [blocks[0], blocks[2]]
@@ -80,10 +97,11 @@ def test_removed_layers_are_the_named_ones(artifact: Artifact) -> None:
     assert (logits(model) - plain).abs().max() > 1e-3
 
 
-def test_stacked_edits_name_originals(artifact: Artifact) -> None:
+@of_every_kind
+def test_stacked_edits_name_originals(name: str, live: Live) -> None:
     """Heads, layers, neurons, heads again: the same as the masks of all of them on the model that kept its layers."""
-    family = family_of(artifact.family)
-    stacked, reference = load_module(artifact), load_module(artifact)
+    family = FAMILIES[name]
+    stacked, reference = live(name), live(name)
     edits = [KeepHeads(UNEVEN), KeepLayers([0, 2, 3], of=4), KeepNeurons(NEURONS), KeepHeads({0: [3], 3: [0, 2]})]
     fitted = fit(edits, family)
     for edit in fitted:
@@ -96,10 +114,11 @@ def test_stacked_edits_name_originals(artifact: Artifact) -> None:
     torch.testing.assert_close(logits(stacked), expected, atol=1e-5, rtol=0)
 
 
-def test_edits_at_once_equal_edits_one_by_one(artifact: Artifact) -> None:
-    family = family_of(artifact.family)
+@of_every_kind
+def test_edits_at_once_equal_edits_one_by_one(name: str, live: Live) -> None:
+    family = FAMILIES[name]
     edits = fit([KeepHeads({1: [0, 2, 3]}), KeepHeads({1: [2, 3]}), KeepLayers([1, 2], of=4)], family)
-    at_once, stepwise = load_module(artifact), load_module(artifact)
+    at_once, stepwise = live(name), live(name)
     apply_edits(at_once, edits, family)
     for edit in edits:
         apply_edits(stepwise, [edit], family)
@@ -107,8 +126,8 @@ def test_edits_at_once_equal_edits_one_by_one(artifact: Artifact) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet"])
-def test_uneven_heads_survive_tracing_and_copying(name: str, tiny_artifact: MakeArtifact) -> None:
-    model = load_module(tiny_artifact(name))
+def test_uneven_heads_survive_tracing_and_copying(name: str, live: Live) -> None:
+    model = live(name)
     apply_edits(model, [KeepHeads(UNEVEN)], FAMILIES[name])
     expected = logits(model)
     inputs = batch()
@@ -128,20 +147,22 @@ class Logits(torch.nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
 
 
-def test_check_masking_passes_where_masks_work(artifact: Artifact) -> None:
-    check_masking(load_module(artifact), family_of(artifact.family), batch(), [4] * 4)
+@of_every_kind
+def test_check_masking_passes_where_masks_work(name: str, live: Live) -> None:
+    check_masking(live(name), FAMILIES[name], batch(), [4] * 4)
 
 
-def test_check_masking_stops_where_a_layer_ignores_its_heads(artifact: Artifact) -> None:
-    model, family = load_module(artifact), family_of(artifact.family)
+@of_every_kind
+def test_check_masking_stops_where_a_layer_ignores_its_heads(name: str, live: Live) -> None:
+    model, family = live(name), FAMILIES[name]
     at = 0 if family.shares_layers else 1
     torch.nn.init.zeros_(blocks_of(model, family)[at].o.get_parameter("weight"))
     with pytest.raises(AssayError, match=rf"\.{at}\..*does not change the logits"):
         check_masking(model, family, batch(), [4] * 4)
 
 
-def test_mask_gradients_are_those_of_finite_differences(tiny_artifact: MakeArtifact) -> None:
-    model, family = load_module(tiny_artifact("bert")).double(), FAMILIES["bert"]
+def test_mask_gradients_are_those_of_finite_differences(live: Live) -> None:
+    model, family = live("bert").double(), FAMILIES["bert"]
     masks = torch.ones(4, 4, dtype=torch.float64, requires_grad=True)
 
     def loss(values: torch.Tensor) -> torch.Tensor:
@@ -157,8 +178,8 @@ def test_mask_gradients_are_those_of_finite_differences(tiny_artifact: MakeArtif
     assert (gradient != 0).all()
 
 
-def test_a_mask_for_each_row_acts_on_that_row(tiny_artifact: MakeArtifact) -> None:
-    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+def test_a_mask_for_each_row_acts_on_that_row(live: Live) -> None:
+    model, family = live("bert"), FAMILIES["bert"]
     plain = logits(model)
     masks = torch.ones(4, 2, 4)
     masks[:, 1] = 0
@@ -170,8 +191,8 @@ def test_a_mask_for_each_row_acts_on_that_row(tiny_artifact: MakeArtifact) -> No
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])  # 2 and 8 divide the width, but are no number of heads
-def test_masks_of_the_wrong_size_are_refused(size: int, tiny_artifact: MakeArtifact) -> None:
-    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+def test_masks_of_the_wrong_size_are_refused(size: int, live: Live) -> None:
+    model, family = live("bert"), FAMILIES["bert"]
     with (
         pytest.raises(AssayError, match=rf"\[{size}, {size}, {size}, {size}\] by layer, the model has \[4, 4, 4, 4\]"),
         mask_heads(model, family, torch.ones(4, size)),
@@ -179,8 +200,8 @@ def test_masks_of_the_wrong_size_are_refused(size: int, tiny_artifact: MakeArtif
         pass
 
 
-def test_cutting_keeps_dtype_bias_and_frozen_parameters(tiny_artifact: MakeArtifact) -> None:
-    model, family = load_module(tiny_artifact("bert")).to(torch.float16), FAMILIES["bert"]
+def test_cutting_keeps_dtype_bias_and_frozen_parameters(live: Live) -> None:
+    model, family = live("bert").to(torch.float16), FAMILIES["bert"]
     query = model.get_submodule("bert.encoder.layer.0.attention.self.query")
     query.requires_grad_(False)
     expected = query.bias[8:].clone()
@@ -199,8 +220,8 @@ def test_tied_embeddings_stay_tied() -> None:
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
 
 
-def test_an_edited_model_opened_some_other_way_is_refused(tiny_artifact: MakeArtifact) -> None:
-    model, family = load_module(tiny_artifact("bert")), FAMILIES["bert"]
+def test_an_edited_model_opened_some_other_way_is_refused(live: Live) -> None:
+    model, family = live("bert"), FAMILIES["bert"]
     apply_edits(model, [KeepHeads(UNEVEN)], family)
     del model.layout
     with pytest.raises(AssayError, match=r"\(24, 48\), \(32, 48\), \(8, 48\).*config and edits say"):
@@ -222,10 +243,8 @@ def test_an_edited_model_opened_some_other_way_is_refused(tiny_artifact: MakeArt
         ([KeepNeurons({0: [1, 48]})], r"layer 0 has no neuron 48; present: 0-47"),
     ],
 )
-def test_impossible_edits_are_refused_by_name_and_cut_nothing(
-    tiny_artifact: MakeArtifact, edits: list[Edit], message: str
-) -> None:
-    model = load_module(tiny_artifact("bert"))
+def test_impossible_edits_are_refused_by_name_and_cut_nothing(live: Live, edits: list[Edit], message: str) -> None:
+    model = live("bert")
     before = {name: value.shape for name, value in model.state_dict().items()}
     with pytest.raises(InputError, match=message):
         apply_edits(model, edits, FAMILIES["bert"])

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from by_family import case
 from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, Task, open_source
@@ -66,7 +67,11 @@ BY_TORCH = [family for family in sorted(FAMILIES) if family not in ("gpt2", "lla
 
 
 @pytest.mark.parametrize(
-    ("family", "exporter"), [*((each, "torch") for each in BY_TORCH), *((each, "optimum") for each in BY_BOTH)]
+    ("family", "exporter"),
+    [
+        *(case(each, "torch", slow=each not in ("bart", "bert", "deberta-v2")) for each in BY_TORCH),
+        *(case(each, "optimum", slow=each not in ("bert", "gpt2")) for each in BY_BOTH),
+    ],
 )
 def test_names_axes_answers_and_fused_operators_are_those_of_the_family(
     family: str, exporter: str, source: Callable[[str], Artifact], tmp_path: Path
