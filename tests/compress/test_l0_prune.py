@@ -63,7 +63,7 @@ def facts(artifact: Artifact) -> dict[str, Any]:
     return manifest.facts
 
 
-@pytest.mark.parametrize("head", [0, 2])
+@pytest.mark.parametrize("head", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_heads_that_write_nothing_go_and_the_one_that_does_stays(head: int, trained: Artifact, tmp_path: Path) -> None:
     after = pruned(listening_to(head, trained, tmp_path / "one"), tmp_path, sparsity=0.75)
     (layer,) = layout_of(after.config, after.edits).layers
@@ -117,7 +117,13 @@ def test_the_teachers_answers_may_be_learned_on_the_way(trained: Artifact, tmp_p
         pruned(trained, tmp_path, sparsity=0.5, alpha=0.5)
 
 
-@pytest.mark.parametrize("stop", [5, 11], ids=["while gates are learned", "after they are decided"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(5, id="while gates are learned"),
+        pytest.param(11, id="after they are decided", marks=pytest.mark.slow),
+    ],
+)
 def test_a_resumed_training_is_the_one_that_never_stopped(stop: int, trained: Artifact, tmp_path: Path) -> None:
     step = step_of("l0_prune", **GATED | {"epochs": 1.0, "sparsity": 0.5, "units": ["heads", "neurons"]})
     results = []

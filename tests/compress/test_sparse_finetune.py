@@ -73,6 +73,7 @@ def test_a_higher_penalty_takes_more(source: Artifact, tmp_path: Path) -> None:
     assert 0 < low < high < 1
 
 
+@pytest.mark.slow
 def test_the_teachers_answers_may_be_learned_instead_of_labels(source: Artifact, tmp_path: Path) -> None:
     """All labels are wrong, and the sparse student follows the teacher."""
     teacher = carry_out(tmp_path, source, [("finetune", QUICK)], DATA)
@@ -101,7 +102,7 @@ def test_zeros_of_before_are_among_those_of_after(source: Artifact, tmp_path: Pa
         assert facts(after)["sparsity"]["fraction"] == pytest.approx(0.6, abs=1e-3)
 
 
-@pytest.mark.parametrize("method", ["magnitude", "movement"])
+@pytest.mark.parametrize("method", [pytest.param("magnitude", marks=pytest.mark.slow), "movement"])
 def test_a_resumed_training_is_the_one_that_never_stopped(method: str, source: Artifact, tmp_path: Path) -> None:
     """Stopped in the middle of the schedule: masks, scores and place in it come back with the checkpoint."""
     step = step_of("sparse_finetune", **QUICK | {"epochs": 1.0, "every": 3, "fraction": 0.5, "method": method})

@@ -85,8 +85,8 @@ def test_the_headline_is_that_of_the_best_layer_beside_next_words(found: Finding
 
 def test_a_variant_is_compared_with_the_teacher_edge_by_edge(tmp_path: Path) -> None:
     """A variant that forgot the trees, and the sentences that it cannot read do not count."""
-    files = {"train": treebank(tmp_path / "train", 60, 1), "test": treebank(tmp_path / "test", 20, 2)}
-    probe = StructureProbe(**files, rank=13, epochs=25)  # type: ignore[arg-type]
+    files = {"train": treebank(tmp_path / "train", 40, 1), "test": treebank(tmp_path / "test", 20, 2)}
+    probe = StructureProbe(**files, rank=13, epochs=15)  # type: ignore[arg-type]
     full = WordReader(planted, (3,))
     forgot = WordReader(lambda words: [planted(words)[0]] * 2, (3,))
     forgot.encoder = Forgetful()

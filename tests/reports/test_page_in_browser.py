@@ -98,7 +98,7 @@ def measure(page: Path, width: int) -> dict[str, Any]:
     return dict(json.loads(dom.partition("<output>")[2].partition("</output>")[0]))
 
 
-@pytest.mark.parametrize("width", [400, 1300])
+@pytest.mark.parametrize("width", [400, pytest.param(1300, marks=pytest.mark.slow)])
 def test_the_page_fits_its_window_and_names_keep_apart(hostile_page: Path, width: int) -> None:
     found = measure(hostile_page, width)
     assert found["width"] <= width

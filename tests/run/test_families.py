@@ -11,7 +11,6 @@ from small_jobs import read, run, write_job
 
 from assay.core.model.anatomy import FAMILIES
 
-QUICK = ("gpt2",)  # the others take their turn in `make test-slow`
 DISTIL = {"distil": {"epochs": 1, "batch_size": 8, "hidden": 0.1}}
 
 
@@ -32,9 +31,8 @@ def variants(family: str) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in sorted(FAMILIES)]
-)
+@pytest.mark.slow  # eight seconds each; test_job has one on BERT
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
     config = write_job(
         tmp_path / "job.yaml",

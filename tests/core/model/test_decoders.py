@@ -30,7 +30,7 @@ TEXTS = ["the film was", "a dull and slow story about a man and a woman", "great
 CROSS = {2: [1, 3], 3: [0]}
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_padding_on_any_side_or_none_gives_the_same_logits(
     family: str, tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:

@@ -66,7 +66,8 @@ def test_they_are_those_of_torch_under_original_numbers(pruned: Artifact, graph:
         assert batch.special.sum() == 2
 
 
-@pytest.mark.parametrize("family", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.slow  # the dynamo exporter of the causal ones takes ten seconds
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
 def test_other_families_show_them_too(family: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     weights = tiny_artifact(family, layers=2)
     shown = open_predictor(carry_out(tmp_path, weights, [SHOWING]), 32)
