@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 gc.disable()  # until the first test: a tenth of the time of all the imports goes into looking for garbage there is not
 
+os.fsync = lambda descriptor: None  # no test pulls the plug, and waiting for the disk is a tenth of the time
+
 LONGEST = ("test_configs.py", "test_kill.py", "test_contracts.py", "test_job.py", "test_measure.py", "test_families.py")
 
 
