@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from compress.step import Context
 
 if TYPE_CHECKING:
@@ -105,16 +105,25 @@ def _without(subject: Subject, gone: list[Tensor]) -> AbstractContextManager[Non
 def scoring_batches(
     source: Artifact, ctx: Context, rows: int, batch_size: int, split: Split | None = None
 ) -> Iterator[dict[str, Tensor]]:
-    """Batches of a seeded sample of the training rows, or of `split`: the model's inputs and `labels`."""
+    """Batches of a seeded sample of the training rows, or of `split`: the model's inputs and `labels`, which for a
+    language model are the tokens to name."""
     import torch
 
     from assay.core.model.load import load_tokenizer
     from assay.core.model.predict import Encoder
+    from assay.core.model.questions import Asker
+    from assay.core.train import asked_batch
 
     split = split or ctx.data.train
     sample = np.random.default_rng(ctx.seed).permutation(len(split))[:rows]
     chosen = split.take(sample)
     encoder = Encoder(load_tokenizer(source), ctx.data.max_length)
+    if is_language(source.task):
+        asker = Asker(encoder.tokenizer, source.task, ctx.seed)
+        questions = sorted(map(asker.about, encoder.ids(chosen.texts)), key=lambda question: len(question.ids))
+        for start in range(0, len(questions), batch_size):
+            yield asked_batch(questions[start : start + batch_size], encoder)
+        return
     for index, inputs in encoder.batches(chosen.texts, batch_size):
         batch = {name: torch.from_numpy(value) for name, value in inputs.items()}
         yield batch | {"labels": torch.from_numpy(chosen.labels[index])}

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import InputError, SettingError
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import PreTrainedModel
 
     from assay.core.data.prepare import JobData
@@ -103,7 +104,27 @@ def task_or_teacher(step: str, alpha: float, temperature: float, ctx: Context) -
         return TaskLoss(ctx.data.task)
     if ctx.teacher is None:
         raise InputError(f"{step} with alpha needs a teacher; it can stand in variants only")
-    return DistilLoss(temperature, alpha, ctx.data.task, ctx.teacher_logits())
+    return DistilLoss(temperature, alpha, ctx.data.task, *teacher_answers(ctx))
+
+
+def teacher_answers(ctx: Context) -> tuple[np.ndarray | None, PreTrainedModel | None]:
+    """(the teacher's logits on the training rows, None), or (None, the teacher) for a language model, whose answers
+    would not fit a disk. InputError where a language model's teacher has other tokens."""
+    if not is_language(ctx.data.task):
+        return ctx.teacher_logits(), None
+    from assay.core.model.load import load_module
+
+    assert ctx.teacher is not None
+    if not same_tokens(ctx.lineage[-1], ctx.teacher):
+        raise InputError("a language model learns from a teacher of the same tokens; cut the vocabulary after it")
+    return None, load_module(ctx.teacher, attn_implementation="sdpa")
+
+
+def same_tokens(student: Artifact, teacher: Artifact) -> bool:
+    """Whether both cut a text into the same tokens, so that they can be compared token by token."""
+    from assay.core.model.load import load_tokenizer
+
+    return load_tokenizer(student).get_vocab() == load_tokenizer(teacher).get_vocab()
 
 
 def train_and_save(
@@ -120,12 +141,14 @@ def train_and_save(
     from assay.core.model.anatomy import family_of
     from assay.core.model.load import load_tokenizer, save_module
     from assay.core.model.predict import Encoder
+    from assay.core.model.questions import Asker
     from assay.core.train import train
     from compress.layer_drop import layers_dropped
     from compress.sparsity.zeros import zeros_held
 
     tokenizer = load_tokenizer(source)
     encoder = Encoder(tokenizer, ctx.data.max_length)
+    asker = Asker(tokenizer, source.task, ctx.seed) if is_language(source.task) else None
     schedule = step.schedule()
     if step.freeze is not None:
         _freeze(module, step)
@@ -135,7 +158,7 @@ def train_and_save(
     with zeros_held(_may_be_sparse(step, source, module)) as zeros, dropping:
         history = train(
             module, loss, encoder, ctx.data.train.texts, ctx.data.train.labels,
-            schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds,
+            schedule, ctx.seed, ctx.scratch, ctx.progress, ctx.log, ctx.checkpoint_seconds, asker,
         )  # fmt: skip
     finish()
     module.requires_grad_(True)

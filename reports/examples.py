@@ -39,8 +39,11 @@ class Flips:
 
 
 def flips(run: Run, variant: Variant, most: int = MOST) -> Flips | None:
-    """Rows where `variant` left the teacher's answer, strongest first; None where either has no predictions."""
+    """Rows where `variant` left the teacher's answer, strongest first; None where either has no predictions, as a
+    language model's answers are not kept."""
     if run.teacher is None or run.test is None or variant.predictions is None or run.teacher.predictions is None:
+        return None
+    if "logit_0" not in variant.predictions:
         return None
     pair = run.teacher.predictions.merge(variant.predictions, on="row", suffixes=("", "_variant"))
     pair = pair.merge(run.test[["row", "text"]], on="row", how="left")

@@ -25,7 +25,7 @@ CLASSIFICATION = ("accuracy", "macro_f1", "label_loyalty", "probability_loyalty"
 # A graph adds about a percent to its weights; a file beyond that has grown.
 GREW = 1 / 1.02
 # What a task is judged by, best known first. All of them grow with quality.
-QUALITY = ("accuracy", "micro_f1", "macro_f1", "spearman", "pearson")
+QUALITY = ("accuracy", "micro_f1", "macro_f1", "spearman", "pearson", "token_accuracy")
 
 
 def rows(run: Run) -> list[Row]:

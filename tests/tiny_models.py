@@ -11,12 +11,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedTokenizerFast,
 )
 
 from assay.core.artifact import PROBLEM_TYPES, Task
+from assay.core.model.load import builder_for
 
 MAX_TOKENS = 128
 WORDS = (
@@ -42,7 +42,8 @@ def write_tiny(
     task: Task = "text-classification",
     headless: bool = False,
 ) -> None:
-    """Write weights, config and tokenizer. `headless` leaves the classification head out, as embedding models do.
+    """Write weights, config and tokenizer. `headless` leaves the classification head out, as embedding models do; a
+    language `task` gives the head that names tokens.
 
     All parameters, biases included, are noise of a size that makes each head, neuron and layer matter."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +66,7 @@ def _files(
     """The content of such a folder by file name; hundreds of tests ask for the same few models."""
     tokenizer = tiny_tokenizer(family)
     config = tiny_config(family, tokenizer, labels, layers, heads, width, neurons, task)
-    builder = AutoModel if headless else AutoModelForSequenceClassification
+    builder = AutoModel if headless else builder_for(task)
     with torch.random.fork_rng(devices=[]):
         model = builder.from_config(config)
     generator = torch.Generator().manual_seed(seed)
@@ -132,7 +133,7 @@ def tiny_config(
         eos_token_id=tokenizer.eos_token_id if tokenizer.sep_token is None else tokenizer.sep_token_id,
         id2label=dict(enumerate(labels)),
         label2id={name: index for index, name in enumerate(labels)},
-        problem_type=PROBLEM_TYPES[task],
+        problem_type=PROBLEM_TYPES.get(task),
     )
 
 

@@ -10,13 +10,14 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard, get_args
 
 from assay.core.errors import InputError
 from assay.core.manifest import Manifest, hash_file, key_of
 
 Format = Literal["torch", "onnx"]
-Task = Literal["text-classification", "text-regression", "multi-label-classification"]
+Task = Literal["text-classification", "text-regression", "multi-label-classification", "fill-mask", "text-generation"]
+LanguageTask = Literal["fill-mask", "text-generation"]
 
 PROBLEM_TYPES: dict[Task, str] = {
     "text-classification": "single_label_classification",
@@ -29,6 +30,11 @@ SOURCE_FILES = (
     "config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
     "sentencepiece.bpe.model", "spiece.model",
 )  # fmt: skip
+
+
+def is_language(task: str) -> TypeGuard[LanguageTask]:
+    """Whether it is the task of a language model, which names a token at each place that is asked."""
+    return task in get_args(LanguageTask)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from assay.core.errors import AssayError
 from assay.core.manifest import hash_folder, write_json
 from assay.core.model.predict import Encoder
+from assay.core.model.questions import NOT_ASKED, Asker, Question
 
 SEAL = "sealed.json"
 
@@ -205,12 +206,13 @@ def train(
     progress: Callable[[int, int], None],
     log: Callable[[str], None],
     checkpoint_seconds: float,
+    asker: Asker | None = None,
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
     Goes on from the newest whole checkpoint under `scratch`, with the same batches, dropout and optimizer state as if
     it had never stopped, and saves one every `checkpoint_seconds`. Labels are [n] (class index or float) or
-    [n, labels]."""
+    [n, labels]; with an `asker` a batch's are the tokens to name in their place, [batch, tokens]."""
     torch.manual_seed(seed)
     ids = encoder.ids(texts)
     batches = LengthGrouped([len(row) for row in ids], schedule.batch_size, seed)
@@ -219,7 +221,7 @@ def train(
         model=Trainee(model, loss),
         args=_arguments(schedule, seed, scratch, schedule.steps(len(ids))),
         train_dataset=TextRows(ids, labels),
-        data_collator=lambda rows: _collate(rows, encoder),
+        data_collator=lambda rows: _collate(rows, encoder, asker, batches.epoch),
         callbacks=[Checkpoints(scratch, checkpoint_seconds), Progress(progress)],
         batches=batches,
     )
@@ -274,9 +276,21 @@ def _arguments(schedule: Schedule, seed: int, scratch: Path, total: int) -> Trai
     )
 
 
-def _collate(rows: list[dict[str, Any]], encoder: Encoder) -> dict[str, Tensor]:
+def _collate(rows: list[dict[str, Any]], encoder: Encoder, asker: Asker | None, epoch: int) -> dict[str, Tensor]:
+    if asker:
+        questions = [asker.in_training(row["input_ids"], row["row"], epoch) for row in rows]
+        return asked_batch(questions, encoder) | {"row": torch.tensor([row["row"] for row in rows])}
     inputs = encoder.pad([row["input_ids"] for row in rows])
     batch = {name: torch.from_numpy(value) for name, value in inputs.items()}
     batch["labels"] = torch.from_numpy(np.stack([np.asarray(row["labels"]) for row in rows]))
     batch["row"] = torch.tensor([row["row"] for row in rows])
     return batch
+
+
+def asked_batch(questions: Sequence[Question], encoder: Encoder) -> dict[str, Tensor]:
+    """The model's inputs, and as `labels` the tokens to name, [batch, tokens], `NOT_ASKED` elsewhere."""
+    inputs = encoder.pad([question.ids for question in questions])
+    labels = np.full_like(inputs["input_ids"], NOT_ASKED)
+    for row, question in enumerate(questions):
+        labels[row, : len(question.targets)] = question.targets
+    return {name: torch.from_numpy(value) for name, value in {**inputs, "labels": labels}.items()}

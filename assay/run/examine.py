@@ -12,16 +12,19 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.config.job import Chain
 from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
+from assay.core.evaluate_language import answer, metrics_of
 from assay.core.manifest import ERROR, hash_file, key_of, write_atomic, write_json
+from assay.core.metric import Metric
+from assay.core.model.language import LanguageModel
 from assay.run.failure import leave_error, one_line, raise_disk_error, told
 from assay.run.opened import Opened
 from assay.run.progress import Display
@@ -126,12 +129,9 @@ class Examiner:
             self._note(f"{subject.variant}: evaluation", one_line(error), leave_error(folder, error))
 
     def _evaluate(self, subject: Subject, key: str, folder: Path) -> None:
-        test, task = self.data.test, self.data.task
-        logits = self.open(subject.artifact).logits(test.texts)
-        metrics = evaluate(logits, test, task, self.data.labels)
-        if subject.artifact.key != self.teacher.key:
-            metrics += compare(logits, self.open(self.teacher).logits(test.texts), test, task)
-        write_atomic(folder / "predictions.parquet", as_parquet(_predictions(logits, self.data)))
+        judge = self._judge_language if is_language(self.data.task) else self._judge
+        metrics, predictions = judge(subject.artifact)
+        write_atomic(folder / "predictions.parquet", as_parquet(predictions))
         evaluation = {
             "key": key,
             "variant": subject.variant,
@@ -140,6 +140,23 @@ class Examiner:
             "metrics": [asdict(metric) for metric in metrics],
         }
         write_json(folder / "evaluation.json", evaluation)
+
+    def _judge(self, artifact: Artifact) -> tuple[list[Metric], pd.DataFrame]:
+        test, task = self.data.test, self.data.task
+        logits = self.open(artifact).logits(test.texts)
+        metrics = evaluate(logits, test, task, self.data.labels)
+        if artifact.key != self.teacher.key:
+            metrics += compare(logits, self.open(self.teacher).logits(test.texts), test, task)
+        return metrics, _predictions(logits, self.data)
+
+    def _judge_language(self, artifact: Artifact) -> tuple[list[Metric], pd.DataFrame]:
+        import pandas as pd
+
+        texts = self.data.test.texts
+        model = cast(LanguageModel, self.open(artifact))
+        teacher = cast(LanguageModel, self.open(self.teacher)) if artifact.key != self.teacher.key else None
+        answers = answer(model, texts, teacher)
+        return metrics_of(answers, texts, artifact), pd.DataFrame({"row": self.data.test.rows} | answers.columns())
 
     def _probe(self, subject: Subject, name: str, probe: Probe, key: str) -> None:
         path = self._folder(subject) / "probes" / f"{name}.json"

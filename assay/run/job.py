@@ -66,7 +66,7 @@ def run_job(
 def _prepare_stand_in(job: Job, out: Path) -> tuple[Artifact, JobData]:
     from assay.run.stand_in import make_stand_in
 
-    return prepare_job(job, make_stand_in(resolve(job.model), out / "stand_in", job.seed))
+    return prepare_job(job, make_stand_in(resolve(job.model), out / "stand_in", job.seed, job.task))
 
 
 def _wanted(plan: Plan, only: str | None) -> dict[str, tuple[Node, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.core.address import resolve
-from assay.core.artifact import WEIGHTS, Artifact, open_source
+from assay.core.artifact import WEIGHTS, Artifact, is_language, open_source
 from assay.core.config.job import Job
 from assay.core.data.prepare import JobData, prepare
+from assay.core.errors import InputError
 from assay.core.model.anatomy import family_of
 from assay.core.model.corrupt import check_tokenizer, check_weights
 from assay.run.fit import check_fit
@@ -18,9 +19,17 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     """The source model and the rows, both checked; `folder` stands in for the job's model. Raises InputError."""
     folder = folder or resolve(job.model)
     source = open_source(folder, job.task)
-    family_of(source.family, folder / "config.json")
+    check_task(job.task, source, folder / "config.json")
     check_weights(folder / WEIGHTS)
     check_tokenizer(folder)
     check_fit(job, source)
     data = prepare(job.data, job.task, job.seed)
-    return source, data if job.teacher else in_order_of(source.labels, data)
+    return source, data if job.teacher or is_language(job.task) else in_order_of(source.labels, data)
+
+
+def check_task(task: str, source: Artifact, stated_in: Path) -> None:
+    """InputError where the model's family is not known, or is none for the language task."""
+    fits = family_of(source.family, stated_in).language_task
+    if is_language(task) and task != fits:
+        advice = f"use task: {fits}" if fits else "models of an encoder and a decoder have no language task here"
+        raise InputError(f"task: {task} does not fit a {source.family} model ({stated_in}); {advice}")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from assay.core.artifact import WEIGHTS, read_config
+from assay.core.artifact import WEIGHTS, Task, is_language, read_config
 from assay.core.manifest import hash_file, hash_folder, key_of, write_json
 from assay.core.model.anatomy import family_of
 
@@ -22,34 +22,37 @@ _SIZES = {
 }  # fmt: skip
 
 
-def make_stand_in(source: Path, out: Path, seed: int) -> Path:
+def make_stand_in(source: Path, out: Path, seed: int, task: Task = "text-classification") -> Path:
     """Write the small model under `out` and return the folder; a whole one of the same source and seed stays.
 
-    Same source and seed, same bytes. It has a classification head where the source has one."""
+    Same source, seed and task, same bytes. It has a classification head where the source has one, and the head that
+    names tokens where the task asks for it."""
     config = read_config(source)
     family_of(config["model_type"], source / "config.json")
     files = [path for path in sorted(source.iterdir()) if _is_tokenizer(path)]
-    key = key_of("stand-in", _SIZES, config, {path.name: hash_file(path) for path in files}, seed)
+    key = key_of("stand-in", _SIZES, config, {path.name: hash_file(path) for path in files}, seed, task)
     seal = out.with_name(f"{out.name}.json")
     if not (out.is_dir() and _read(seal) == {"key": key, "files": hash_folder(out)}):
         shutil.rmtree(out, ignore_errors=True)
-        _write(source, config, files, out, seed)
+        _write(source, config, files, out, seed, task)
         write_json(seal, {"key": key, "files": hash_folder(out)})
     return out
 
 
-def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, seed: int) -> None:
+def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, seed: int, task: Task) -> None:
     import torch
-    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModel
 
     from assay.core.model.generations import quiet_transformers
+    from assay.core.model.load import builder_for
 
     config = AutoConfig.from_pretrained(source, local_files_only=True)
     config.update({name: size for name, size in _SIZES.items() if name in known})
     has_head = any(name.endswith("ForSequenceClassification") for name in known.get("architectures") or ())
+    builder = builder_for(task) if has_head or is_language(task) else AutoModel
     torch.manual_seed(seed)
     with quiet_transformers():
-        (AutoModelForSequenceClassification if has_head else AutoModel).from_config(config).save_pretrained(out)
+        builder.from_config(config).save_pretrained(out)
     for path in files:
         shutil.copy(path, out / path.name)
 

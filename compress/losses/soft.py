@@ -20,7 +20,8 @@ def soft_loss(student: Tensor, teacher: Tensor, temperature: float, task: str = 
         student, teacher = _bernoulli(student), _bernoulli(teacher)
     log_p = F.log_softmax(student / temperature, dim=-1)
     log_q = F.log_softmax(teacher / temperature, dim=-1)
-    return F.kl_div(log_p, log_q, reduction="none", log_target=True).sum() / len(student) * temperature**2
+    rows = max(1, len(student))
+    return F.kl_div(log_p, log_q, reduction="none", log_target=True).sum() / rows * temperature**2
 
 
 def _bernoulli(logits: Tensor) -> Tensor:

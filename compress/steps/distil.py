@@ -16,7 +16,7 @@ from pydantic import Field
 from assay.core.artifact import Artifact
 from assay.core.errors import InputError, SettingError
 from compress.step import Context
-from compress.training import TrainingStep, open_for_training, train_and_save
+from compress.training import TrainingStep, open_for_training, same_tokens, teacher_answers, train_and_save
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,8 +53,9 @@ class Distil(TrainingStep):
         if ctx.teacher is None:
             raise InputError("distil needs a teacher; it can stand in variants only")
         module = open_for_training(source, ctx.data, ctx.seed)
+        logits, teacher = teacher_answers(ctx)
         loss = DistilLoss(
-            self.temperature, self.alpha, ctx.data.task, ctx.teacher_logits(), *self._hidden(source, module, ctx)
+            self.temperature, self.alpha, ctx.data.task, logits, *self._hidden(source, module, teacher, ctx)
         )
         return train_and_save(self, source, module, loss, out, ctx)
 
@@ -62,15 +63,18 @@ class Distil(TrainingStep):
         """One short epoch; an explicit layer map cannot fit two layers."""
         return super().tiny().model_copy(update={"layer_map": None})
 
-    def _hidden(self, source: Artifact, student: PreTrainedModel, ctx: Context) -> tuple[Any, ...]:
+    def _hidden(
+        self, source: Artifact, student: PreTrainedModel, teacher: PreTrainedModel | None, ctx: Context
+    ) -> tuple[Any, ...]:
         if not self.hidden or ctx.teacher is None:
-            return ()
+            return (teacher,)
         from assay.core.model.edits import layout_of
         from assay.core.model.load import load_module
         from compress.losses.hidden import HiddenLoss
 
-        _refuse_other_tokens(source, ctx)
-        teacher = load_module(ctx.teacher, attn_implementation="sdpa")
+        if not same_tokens(source, ctx.teacher):
+            raise SettingError("distil.hidden", OTHER_TOKENS)
+        teacher = teacher or load_module(ctx.teacher, attn_implementation="sdpa")
         pairs = self._pairs(*(layout_of(model.config, model.edits) for model in (source, ctx.teacher)))
         loss = HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size, ctx.seed)
         return teacher, loss, self.hidden
@@ -86,11 +90,3 @@ class Distil(TrainingStep):
         except KeyError as missing:
             text = f"layer {missing} is not there; student {[*ours]}, teacher {[*theirs]}"
             raise SettingError("distil.layer_map", text) from None
-
-
-def _refuse_other_tokens(source: Artifact, ctx: Context) -> None:
-    from assay.core.model.load import load_tokenizer
-
-    assert ctx.teacher is not None
-    if load_tokenizer(source).get_vocab() != load_tokenizer(ctx.teacher).get_vocab():
-        raise SettingError("distil.hidden", OTHER_TOKENS)

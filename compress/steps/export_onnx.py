@@ -56,15 +56,16 @@ class ExportOnnx(Step):
         from assay.core.model.export import export
         from assay.core.model.graph import as_onnx, fused_operators, operators
         from assay.core.model.parity import compare_logits, require
-        from assay.core.model.predict import OnnxPredictor, TorchPredictor
+        from assay.core.model.predict import TorchPredictor, open_predictor
         from assay.core.model.rewrite import rewrite
 
-        reference = TorchPredictor(source, ctx.data.max_length)
+        reference = open_predictor(source, ctx.data.max_length)
+        assert isinstance(reference, TorchPredictor)
         tokenizer = reference.encoder.tokenizer
         states = state_names(reference.layers) if self.hidden_states else []
         exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task, states)
         rewritten = asdict(rewrite(out / GRAPH)) if self.rewrite else None
-        graph = OnnxPredictor(as_onnx(source, out), ctx.data.max_length)
+        graph = open_predictor(as_onnx(source, out), ctx.data.max_length)
         parity = compare_logits(reference, graph, ctx.data.validation.texts)
         return {
             "edits": source.edits,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import SettingError
 from compress.pruning import not_among, save_edited, scoring_batches
 from compress.step import Context, Step
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.core.model.layout import Layout
 
 Strategy = Literal["top", "bottom", "odd", "even", "symmetric", "contribution", "block_influence", "greedy"]
+TOO_LARGE = "those of a language model are too large for that, use block_influence"
 MEASURED = ("contribution", "block_influence", "greedy")
 
 
@@ -106,6 +107,8 @@ class PruneLayers(Step):
         from compress import layer_scores
 
         assert self.keep is not None
+        if self.strategy == "greedy" and is_language(source.task):
+            raise SettingError("prune_layers.strategy", f"greedy holds all answers without each layer; {TOO_LARGE}")
         count, family = len(present) - self.keep, family_of(source.family)
         held_out = ctx.data.validation if self.strategy == "greedy" and len(ctx.data.validation) else None
         batches = list(scoring_batches(source, ctx, self.rows, batch_size=32, split=held_out))

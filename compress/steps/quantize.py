@@ -37,7 +37,7 @@ class Quantize(Step):
 
         from assay.core.model.graph import as_onnx, integer_operators, operators
         from assay.core.model.parity import compare_logits, require
-        from assay.core.model.predict import OnnxPredictor, open_predictor
+        from assay.core.model.predict import open_predictor
 
         # In place on a copy: onnxruntime leaves a file beside its input for a while.
         shutil.copytree(source.path, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
@@ -51,7 +51,7 @@ class Quantize(Step):
         reference = next(artifact for artifact in reversed(ctx.lineage) if artifact.format == "torch")
         parity = compare_logits(
             open_predictor(reference, ctx.data.max_length),
-            OnnxPredictor(as_onnx(source, out), ctx.data.max_length),
+            open_predictor(as_onnx(source, out), ctx.data.max_length),
             ctx.data.validation.texts,
         )
         return {

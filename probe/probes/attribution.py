@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import PositiveInt
 
+from assay.core.artifact import is_language
 from assay.core.errors import NotGiven
 from assay.core.metric import Metric
 from probe.against_teacher import with_teacher
@@ -47,7 +48,9 @@ class AttributionProbe(Probe):
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """NotGiven where the tokenizer does not tell where its tokens stand or lacks the baseline's token, and for the
-        `label` of rows that have several; skipped without a row that is long enough."""
+        `label` of rows that have several, and for a language model; skipped without a row that is long enough."""
+        if is_language(ctx.data.task):
+            raise NotGiven(f"attribution explains the label of a text, and a {ctx.data.task} model gives none")
         rows = self._sample(ctx.data)
         rows = rows.take(draw_rows(rows.labels, self.samples, ctx.seed))
         own, theirs = with_teacher(self, model, ctx, lambda of: self._explain(of, rows, ctx.data.task))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
+from assay.core.artifact import is_language
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare
 from assay.core.metric import Metric
@@ -33,8 +34,11 @@ class FidelityProbe(Probe):
     layout_samples: PositiveInt = 100
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
-        """For regression only the mean change of the value is given, since there is no label to flip."""
+        """For regression only the mean change of the value is given, since there is no label to flip. NotGiven for a
+        language model, which the evaluation compares token by token."""
         test, task = ctx.data.test, ctx.data.task
+        if is_language(task):
+            raise NotGiven(f"fidelity compares labels; a {task} model is compared token by token where it is evaluated")
         if not len(test):
             raise NotGiven("fidelity compares test rows, and the test split is empty")
         logits, teacher_logits = model.logits(test.texts), ctx.teacher.logits(test.texts)

@@ -82,7 +82,7 @@ def test_a_narrow_student_learns_through_projections_that_are_not_shipped(
 def test_layers_are_paired_by_original_number(teacher: Artifact, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     student = carry_out(tmp_path, teacher, [("prune_layers", {"layers": [1]})])
     step = step_of("distil", hidden=1.0)
-    *_, loss, weight = step._hidden(student, load_module(student), context(job_data(), tmp_path, teacher))
+    *_, loss, weight = step._hidden(student, load_module(student), None, context(job_data(), tmp_path, teacher))
     assert loss.pairs == [(1, 2)]  # place of the state in the hidden states, embeddings first
     assert weight == 1.0
 

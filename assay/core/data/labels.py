@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.artifact import is_language
 from assay.core.data.read import Rows, name_of
 from assay.core.data.settings import DataSettings
 from assay.core.errors import InputError
@@ -28,6 +29,13 @@ def sort_names(names: Iterable[str]) -> tuple[str, ...]:
     """Numbers in numeric order when all are numbers, else text order."""
     names = sorted(set(names))
     return tuple(sorted(names, key=float) if all(NUMBER.fullmatch(name) for name in names) else names)
+
+
+def without_labels(settings: DataSettings, task: str) -> DataSettings:
+    """For a task whose answers are the texts' own tokens; InputError where the settings name labels all the same."""
+    if given := {"label", "labels"} & settings.model_fields_set:
+        raise InputError(f"data.{min(given)}: a {task} job has no labels, its answers are the texts' tokens; remove it")
+    return settings.model_copy(update={"label": []})
 
 
 def class_indices(files: list[Rows], given: Given) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -46,9 +54,11 @@ def class_indices(files: list[Rows], given: Given) -> tuple[tuple[str, ...], dic
 def encode(
     files: list[Rows], settings: DataSettings, task: str, hidden_in: Rows | None
 ) -> tuple[tuple[str, ...], list[np.ndarray]]:
-    """Class names (none for regression) and one label array a file, shaped as in `Split`.
+    """Class names (none for regression) and one label array a file, shaped as in `Split`; zeros for a language model.
 
     `hidden_in` is the file in which -1 may stand for a label that is not known."""
+    if is_language(task):
+        return (), [np.zeros(len(rows), np.int64) for rows in files]
     if (task == "multi-label-classification") != isinstance(settings.label, list):
         raise InputError(
             f"data.label: {settings.label!r} does not fit {task}; only multi-label has a list of 0/1 columns"

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.data.labels import encode
+from assay.core.artifact import is_language
+from assay.core.data.labels import encode, without_labels
 from assay.core.data.notes import describe
 from assay.core.data.read import Rows, read_rows
 from assay.core.data.settings import DataSettings
@@ -22,7 +23,8 @@ NAMES = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """`labels` is int64 [n] class indices (-1 = hidden), float64 [n] for regression, or int64 [n, labels] of 0/1.
+    """`labels` is int64 [n] class indices (-1 = hidden; 0 for a language model, whose answers are the texts' tokens),
+    float64 [n] for regression, or int64 [n, labels] of 0/1.
 
     `rows` are the row numbers in the source file (first data row = 1), so that a message can name them."""
 
@@ -41,7 +43,7 @@ class Split:
 
 @dataclass(frozen=True)
 class JobData:
-    """`labels` are class names in the order of the indices (empty for regression).
+    """`labels` are class names in the order of the indices (empty for regression and language models).
 
     `fingerprint` changes when any text, label or the split changes. `notes` are JSON-able facts for the report:
     counts per class, duplicates dropped, empty texts."""
@@ -63,6 +65,8 @@ def prepare(settings: DataSettings, task: str, seed: int) -> JobData:
     equal texts of one file stay together, and with files of their own for validation or test, rows of the others that
     repeat a test text, or a validation text in train, are left out and counted.
     Raises InputError naming the file and the row."""
+    if is_language(task):
+        settings = without_labels(settings, task)
     addresses = {"train": settings.source, "validation": settings.validation_source, "test": settings.test_source}
     files = {name: read_rows(address, settings) for name, address in addresses.items() if address}
     names, arrays = encode(list(files.values()), settings, task, hidden_in=files.get("test"))

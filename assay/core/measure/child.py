@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.core.artifact import GRAPH, Artifact, read_config
+from assay.core.artifact import GRAPH, Artifact, Task, read_config
 from assay.core.manifest import Manifest
 from assay.core.measure.token_batch import token_batch
 from assay.core.model.predict import run_graph
@@ -34,13 +34,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("format", choices=["torch", "onnx"])
+    parser.add_argument("--task", default="text-classification")
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
-    open_model = open_onnx if given.format == "onnx" else open_torch
-    tokenize, answer = open_model(given.folder, given.threads)
-    first = answer(tokenize(TEXT))[0].tolist()
+    if given.format == "onnx":
+        tokenize, answer = open_onnx(given.folder, given.threads)
+    else:
+        tokenize, answer = open_torch(given.folder, given.threads, given.task)
+    first = answer(tokenize(TEXT))[0]
+    first = (first[-1] if first.ndim > 1 else first).tolist()  # of a language model, what follows the text
     answered_at = time.time()
     answer(token_batch([read_config(given.folder)], given.batch_size, given.length))
     imported = [name for name in HEAVY if name in sys.modules]
@@ -68,7 +72,7 @@ def open_onnx(folder: Path, threads: int) -> Model:
     return tokenize, lambda inputs: run_graph(session, inputs)
 
 
-def open_torch(folder: Path, threads: int) -> Model:
+def open_torch(folder: Path, threads: int, task: Task) -> Model:
     """With transformers and the edits in the folder's manifest."""
     import torch
 
@@ -77,7 +81,7 @@ def open_torch(folder: Path, threads: int) -> Model:
     torch.set_num_threads(threads)
     manifest = Manifest.read(folder)
     edits = manifest.edits if manifest else []
-    artifact = Artifact(folder, "", "torch", "text-classification", read_config(folder)["model_type"], edits)
+    artifact = Artifact(folder, "", "torch", task, read_config(folder)["model_type"], edits)
     module, tokenizer = load_module(artifact, attn_implementation="sdpa"), load_tokenizer(artifact)
 
     def answer(inputs: Inputs) -> np.ndarray:

@@ -34,7 +34,7 @@ class Start:
 def start(artifact: Artifact, batch_size: int, length: int, threads: int) -> Start:
     """Start a process that loads the artifact, answers one text, then one batch. AssayError with its last words where
     it fails."""
-    options = {"--batch-size": batch_size, "--length": length, "--threads": threads}
+    options = {"--task": artifact.task, "--batch-size": batch_size, "--length": length, "--threads": threads}
     command = [sys.executable, "-m", "assay.core.measure.child", str(artifact.path.resolve()), artifact.format]
     command += [str(word) for option in options.items() for word in option]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}

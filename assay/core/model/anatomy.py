@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from assay.core.artifact import LanguageTask
 from assay.core.errors import InputError
 
 
@@ -83,6 +84,13 @@ class Family:
     def reads_last(self) -> bool:
         """Whether the classifier reads the last real token; else it reads the first."""
         return self.causal or len(self.stacks) > 1
+
+    @property
+    def language_task(self) -> LanguageTask | None:
+        """What its language model is trained to do; None for two stacks, which write a text of their own."""
+        if len(self.stacks) > 1:
+            return None
+        return "text-generation" if self.causal else "fill-mask"
 
 
 def _encoder(base: str, head: tuple[str, ...], classifier: str, **other: object) -> Family:

@@ -1,5 +1,5 @@
 """Changes of shape that can be replayed: which heads, layers, feed-forward neurons and tokens stay, which matrices are
-factored and which layers share weights.
+factored, which layers share weights and which are run again.
 
 Uneven heads, narrower feed-forward blocks and removed layers do not fit a transformers config, so each change is an
 `Edit` in the manifest. It is applied once to a model with weights (pruning) and replayed on an empty one (loading), by
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.core.errors import InputError
 from assay.core.model.anatomy import Family, family_of
+from assay.core.model.duplicate_edit import DuplicateLayers
 from assay.core.model.edit import Edit, by_number
 from assay.core.model.factor_edits import FactoriseEmbedding, LowRank
 from assay.core.model.layout import Layout, unedited_layout
@@ -144,9 +145,14 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
                 return FactoriseEmbedding(data["rank"])
             case "share_layers":
                 return ShareLayers(data["groups"])
+            case "duplicate_layers":
+                return DuplicateLayers(data["layers"], data["times"], data["of"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"edit {str(data)[:200]} cannot be read: {error!r}") from None
-    kinds = (KeepCrossHeads, KeepHeads, KeepLayers, KeepNeurons, KeepVocab, LowRank, FactoriseEmbedding, ShareLayers)
+    kinds = (
+        KeepCrossHeads, KeepHeads, KeepLayers, KeepNeurons, KeepVocab,
+        LowRank, FactoriseEmbedding, ShareLayers, DuplicateLayers,
+    )  # fmt: skip
     raise InputError(f"edit {data['edit']!r} is not one of {', '.join(sorted(each.kind for each in kinds))}")
 
 
@@ -208,8 +214,8 @@ def set_depths(config: PretrainedConfig, family: Family, depths: Sequence[int]) 
 
 
 def _original_depths(edits: Iterable[Edit]) -> tuple[int, ...] | None:
-    """Number of layers of each stack before any was removed; None where none was."""
-    return next((edit.depths for edit in edits if isinstance(edit, KeepLayers)), None)
+    """Number of layers of each stack before any was removed or repeated; None where none was."""
+    return next((edit.depths for edit in edits if isinstance(edit, KeepLayers | DuplicateLayers)), None)
 
 
 def _original_vocabulary(edits: Iterable[Edit]) -> int | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from assay.core.artifact import GRAPH, Task
+from assay.core.artifact import GRAPH, Task, is_language
 from assay.core.errors import AssayError, InputError
 from assay.core.model.corrupt import first_line
 from assay.core.model.generations import save_tokenizer, why_no_optimum
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Exporter = Literal["auto", "optimum", "torch"]
-TASK = "text-classification"  # optimum's name for every kind of classifier
+CLASSIFIER = "text-classification"  # optimum's name for every kind of it
+NOISY = ("torch.onnx", "optimum")  # the second tells of each tied weight it finds
 OPSET = 18  # optimum's choice for these families
 
 
@@ -50,10 +51,11 @@ def export(
     states: Sequence[str] = (),
 ) -> Exported:
     """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode.
-    With `states`, one name each, all hidden states are outputs too; optimum writes no such classifier.
+    With `states`, one name each, all hidden states are outputs too; optimum writes no such graph.
 
     InputError where optimum is asked for and cannot be used here, AssayError where no exporter of torch can do it."""
-    absent = NO_STATES if states else why_no_optimum() or _why_not_by_optimum(module.config.model_type)
+    called = task if is_language(task) else CLASSIFIER
+    absent = NO_STATES if states else why_no_optimum() or _why_not_by_optimum(module.config.model_type, called)
     if exporter == "optimum" and absent:
         raise InputError(f"exporter optimum: {absent}")
     out.mkdir(parents=True, exist_ok=True)
@@ -63,24 +65,24 @@ def export(
             spec = graph_spec(module.config.model_type, task, states)
             result = _by_torch(module, spec, out, opset, absent if exporter == "auto" else None)
         else:
-            result = _by_optimum(module, out, opset)
+            result = _by_optimum(module, called, out, opset)
     save_tokenizer(tokenizer, out)
     return result
 
 
-def _why_not_by_optimum(family: str) -> str | None:
-    """Why optimum cannot write a classifier of this family; None where it can."""
+def _why_not_by_optimum(family: str, called: str) -> str | None:
+    """Why optimum cannot write a model of this family and task, by its own name for it; None where it can."""
     import optimum.exporters.onnx.model_configs  # noqa: F401 (tells the manager what it can write)
     from optimum.exporters.tasks import TasksManager
 
     known = TasksManager.get_supported_tasks_for_model_type(family, "onnx", library_name="transformers")
-    return None if TASK in known else f"optimum writes no {TASK} graph of {family}"
+    return None if called in known else f"optimum writes no {called} graph of {family}"
 
 
-def _by_optimum(module: PreTrainedModel, out: Path, opset: int | None) -> Exported:
+def _by_optimum(module: PreTrainedModel, called: str, out: Path, opset: int | None) -> Exported:
     from optimum.exporters.onnx import onnx_export_from_model
 
-    onnx_export_from_model(module, out, task=TASK, opset=opset, do_validation=False, device="cpu")
+    onnx_export_from_model(module, out, task=called, opset=opset, do_validation=False, device="cpu")
     return Exported("optimum", None)
 
 
@@ -150,12 +152,14 @@ def _in_order(module: nn.Module, names: tuple[str, ...], states: bool) -> Iterat
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the exporters' notes on tracing, on their own age and on packages they could use."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -38,9 +38,15 @@ class StatesOfGraph(OnnxPredictor):
         self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
     ) -> Iterator[StateBatch]:
         """Stream of StateBatch, a text each. NotGiven where attentions are asked for: a graph gives none."""
+        yield from self.states_of(self.encoder.ids(texts), batch_size, attentions)
+
+    def states_of(
+        self, ids: Sequence[list[int]], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """As `states`, of texts that are token ids, see TokenWhiteBox."""
         if attentions:
             raise NotGiven(f"{self.artifact.path.name} is a graph, which gives no attentions: examine torch weights")
-        rows, inputs = zip(*self.encoder.batches(texts, self.batch_size), strict=True) if texts else ((), ())
+        rows, inputs = zip(*self.encoder.id_batches(ids, self.batch_size), strict=True) if ids else ((), ())
         answer = partial(run_outputs, self.session, names=self.outputs)
         for places, given, found in zip(rows, inputs, at_once(answer, inputs, cores()), strict=True):
             yield self._batch(places, given, found)

@@ -40,6 +40,8 @@ OUTPUTS: dict[Task, dict[str, Axes]] = {
     "text-classification": {"logits": _ROWS},
     "multi-label-classification": {"logits": _ROWS},
     "text-regression": {"logits": _ROWS},
+    "fill-mask": {"logits": _TOKENS},
+    "text-generation": {"logits": _TOKENS},
 }
 
 
@@ -49,8 +51,9 @@ NO_STATES = "optimum writes classifiers without hidden states"
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out, and after
-    it [batch, tokens, width] for each hidden state that the graph gives."""
+    """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out, of a
+    language model [batch, tokens, vocabulary], and after it [batch, tokens, width] for each hidden state that the graph
+    gives."""
 
     inputs: dict[str, Axes]
     outputs: dict[str, Axes]

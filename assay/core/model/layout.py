@@ -39,7 +39,8 @@ class Layout:
     the token whose id was `tokens[0]`.
 
     `queries_per_kv`: heads that share one key/value head in the original model (grouped-query attention), head h using
-    key/value head h // queries_per_kv. `embedding_rank`: that of the word embedding where it is factored."""
+    key/value head h // queries_per_kv. `embedding_rank`: that of the word embedding where it is factored. `numbered`:
+    layer numbers given so far, those of the original model and of repeats."""
 
     layers: tuple[LayerLayout, ...]
     head_dim: int
@@ -47,6 +48,7 @@ class Layout:
     tokens: Sequence[int] = ()
     queries_per_kv: int = 1
     embedding_rank: int | None = None
+    numbered: int = 0
 
     def layer(self, index: int, asked_by: str) -> LayerLayout:
         """The layer of that original number; InputError names what is present."""
@@ -91,6 +93,7 @@ def unedited_layout(
         head_dim=sizes.get(family.head_dim_key or "", sizes[family.width_key] // queries),
         tokens=range(sizes.get("vocab_size", 0) if vocabulary is None else vocabulary),
         queries_per_kv=queries // sizes.get(family.kv_heads_key or "", queries),
+        numbered=len(layers),
     )
 
 

@@ -14,13 +14,15 @@ import torch
 from safetensors.torch import load_model
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from assay.core.artifact import PROBLEM_TYPES, WEIGHTS, Artifact
+from assay.core.artifact import PROBLEM_TYPES, WEIGHTS, Artifact, is_language
 from assay.core.errors import InputError, NotGiven
 from assay.core.model.anatomy import family_of
 from assay.core.model.corrupt import check_content, check_weights, first_line, truncated
@@ -40,11 +42,12 @@ from assay.core.model.inputs import longest_input
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+BUILDERS: dict[str, Any] = {"fill-mask": AutoModelForMaskedLM, "text-generation": AutoModelForCausalLM}
 log = logging.getLogger(__name__)
 
 
 def load_module(artifact: Artifact, attn_implementation: str = "eager") -> PreTrainedModel:
-    """The classifier in evaluation mode, in the dtype it was saved in.
+    """The model with its head for the task, in evaluation mode, in the dtype it was saved in.
 
     "eager" attention gives its weights when asked; "sdpa" is faster and used where the family has it. NotGiven for an
     ONNX artifact; InputError where the file is damaged or does not fit the config and edits."""
@@ -69,8 +72,11 @@ def load_source(
     """A pretrained model that Assay did not write, in float32, with a head for `labels`, in evaluation mode.
 
     A head for the same class names is kept, its outputs put in the order of `labels`; otherwise it is drawn from `seed`
-    and the log says so. `labels` is empty for regression. InputError where anything but the head is missing."""
+    and the log says so. `labels` is empty for regression. A language model must have the head that names tokens.
+    InputError where anything else is missing."""
     check_weights(artifact.path / WEIGHTS)
+    if is_language(artifact.task):
+        return _language_source(artifact, attn_implementation)
     wanted = labels or REGRESSION_NAMES
     names = head_names(artifact.labels, wanted)
     config = _config(artifact)
@@ -81,6 +87,21 @@ def load_source(
         fit_head(module, family_of(artifact.family), wanted, names == artifact.labels, missing, seed)
     except InputError as error:
         raise InputError(f"{artifact.path / WEIGHTS}: {error}{written_by_other(artifact.config)}") from None
+    return module.eval()
+
+
+def builder_for(task: str) -> Any:
+    """The class of transformers that builds a model for the task."""
+    return BUILDERS.get(task, AutoModelForSequenceClassification)
+
+
+def _language_source(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
+    module, missing = _from_pretrained(artifact, _config(artifact), attn_implementation, torch.float32)
+    if missing:
+        raise InputError(
+            f"{artifact.path / WEIGHTS}: not a whole language model for {artifact.task}, it lacks "
+            f"{', '.join(missing)}{written_by_other(artifact.config)}"
+        )
     return module.eval()
 
 
@@ -167,7 +188,7 @@ def _rebuild(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
     restore_config(config, edits, family)
     with torch.random.fork_rng(devices=[]):
         kernel = _kernel(artifact, attn_implementation)
-        module = AutoModelForSequenceClassification.from_config(config, attn_implementation=kernel)
+        module = builder_for(artifact.task).from_config(config, attn_implementation=kernel)
     apply_edits(module, edits, family, empty=True)
     path = artifact.path / WEIGHTS
     try:
@@ -184,7 +205,7 @@ def _from_pretrained(
 
     InputError where the file holds layers that the config does not have."""
     with torch.random.fork_rng(devices=[]), quiet_transformers():
-        module, info = AutoModelForSequenceClassification.from_pretrained(
+        module, info = builder_for(artifact.task).from_pretrained(
             artifact.path,
             config=config,
             attn_implementation=_kernel(artifact, attn_implementation),

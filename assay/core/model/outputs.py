@@ -31,3 +31,14 @@ def attentions_of(output: Any) -> list[Tensor]:
     if not own or any(layer is None for layer in own):
         raise AssayError("the model returned no attention weights; load it with attn_implementation='eager'")
     return list(own)
+
+
+def cross_attentions_of(output: Any) -> list[Tensor]:
+    """Weights of each decoder layer's attention to its encoder, [batch, heads, decoder tokens, encoder tokens]; none
+    of a model of one stack. AssayError where the kernel gave none."""
+    if not getattr(output, "encoder_attentions", None):
+        return []
+    found = output.cross_attentions
+    if not found or any(layer is None for layer in found):
+        raise AssayError("the model returned no cross attention; load it with attn_implementation='eager'")
+    return list(found)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import NotGiven
 from assay.core.model.at_once import at_once, cores, one_torch_thread_each
 
 if TYPE_CHECKING:
     import torch
     from onnxruntime import InferenceSession
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 EVAL_BATCH = 16
 
@@ -47,6 +47,7 @@ class StateBatch:
     hidden:     one [batch, tokens, width] a layer, the embedding output first
     attentions: one [batch, heads, tokens, tokens] a layer (heads may differ by layer); empty list if not asked for
     logits:     [batch, labels]
+    cross:      as `attentions`, of each decoder layer to its encoder, [batch, heads, decoder tokens, tokens]
     """
 
     rows: list[int]
@@ -56,6 +57,7 @@ class StateBatch:
     hidden: list[torch.Tensor]
     attentions: list[torch.Tensor]
     logits: torch.Tensor
+    cross: list[torch.Tensor] = field(default_factory=list)
 
 
 @runtime_checkable
@@ -149,6 +151,19 @@ class TokenPredictor(Predictor, Protocol):
         ...
 
 
+@runtime_checkable
+class TokenWhiteBox(WhiteBox, Protocol):
+    """A white box that shows its tokenizer and reads token ids too, such as those of a text with a word masked."""
+
+    encoder: Encoder
+
+    def states_of(
+        self, ids: Sequence[list[int]], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """As `states`, of texts that are token ids, separators included."""
+        ...
+
+
 class TorchPredictor:
     """A WhiteBox over a torch module in evaluation mode."""
 
@@ -175,10 +190,15 @@ class TorchPredictor:
     ) -> np.ndarray:
         """float32 [n, labels], see TokenPredictor."""
         batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
-        with one_torch_thread_each() as workers:
-            return _gather(self._answer, batches, workers, (len(ids), self.module.config.num_labels))
+        with self.workers() as workers:
+            return _gather(self.answer, batches, workers, (len(ids), self.module.config.num_labels))
 
-    def _answer(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    def workers(self) -> AbstractContextManager[int]:
+        """Threads that may each call `answer` at the same time while this lasts."""
+        return one_torch_thread_each()
+
+    def answer(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        """float32 logits of one batch, as the model gives them."""
         import torch
 
         with torch.inference_mode():
@@ -188,18 +208,31 @@ class TorchPredictor:
         self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
     ) -> Iterator[StateBatch]:
         """Stream of StateBatch, see WhiteBox. AssayError when attentions are asked for and the kernel gives none."""
+        return self.states_of(self.encoder.ids(texts), batch_size, attentions)
+
+    def states_of(
+        self, ids: Sequence[list[int]], batch_size: int = EVAL_BATCH, attentions: bool = False
+    ) -> Iterator[StateBatch]:
+        """As `states`, of texts that are token ids, see TokenWhiteBox."""
+        return self._states_of(self.module, ids, batch_size, attentions)
+
+    def _states_of(
+        self, module: PreTrainedModel, ids: Sequence[list[int]], batch_size: int, attentions: bool
+    ) -> Iterator[StateBatch]:
+        """Those of the whole model, or of its base, which gives no logits: [batch, 0]."""
         import torch
 
-        from assay.core.model.outputs import attentions_of, hidden_states_of
+        from assay.core.model.outputs import attentions_of, cross_attentions_of, hidden_states_of
 
-        for rows, inputs in self.encoder.batches(texts, batch_size):
+        for rows, inputs in self.encoder.id_batches(ids, batch_size):
             batch = _tensors(inputs)
             with torch.inference_mode():
-                out = self.module(**batch, output_hidden_states=True, output_attentions=attentions)
+                out = module(**batch, output_hidden_states=True, output_attentions=attentions)
             mask = batch["attention_mask"].bool()
             special = special_tokens(self.encoder.tokenizer, batch["input_ids"]) & mask
-            weights = attentions_of(out) if attentions else []
-            yield StateBatch(rows, batch["input_ids"], mask, special, hidden_states_of(out), weights, out.logits)
+            weights, cross = (attentions_of(out), cross_attentions_of(out)) if attentions else ([], [])
+            logits = out.logits if "logits" in out else torch.zeros(len(rows), 0)
+            yield StateBatch(rows, batch["input_ids"], mask, special, hidden_states_of(out), weights, logits, cross)
 
 
 class OnnxPredictor:
@@ -227,21 +260,33 @@ class OnnxPredictor:
     ) -> np.ndarray:
         """float32 [n, labels], see TokenPredictor."""
         batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
-        answer = partial(run_graph, self.session)
-        return _gather(answer, batches, cores(), (len(ids), len(self.artifact.labels)))
+        with self.workers() as workers:
+            return _gather(self.answer, batches, workers, (len(ids), len(self.artifact.labels)))
+
+    def workers(self) -> AbstractContextManager[int]:
+        """Threads that may each call `answer` at the same time while this lasts."""
+        return nullcontext(cores())
+
+    def answer(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        """float32 logits of one batch, as the graph gives them."""
+        return run_graph(self.session, inputs)
 
 
 def open_predictor(artifact: Artifact, max_length: int) -> Predictor:
-    """The predictor for the artifact's format: a WhiteBox of torch weights, and of a graph that gives hidden states."""
-    if artifact.format == "torch":
-        return TorchPredictor(artifact, max_length)
+    """The predictor for the artifact's format and task: a WhiteBox of torch weights, and of a graph that gives hidden
+    states; a LanguageModel where tokens are named."""
+    from assay.core.model import language
     from assay.core.model.graph_states import StatesOfGraph
     from assay.core.model.inputs import STATES
     from assay.core.model.load import load_session
 
+    names_tokens = is_language(artifact.task)
+    if artifact.format == "torch":
+        return (language.TorchLanguageModel if names_tokens else TorchPredictor)(artifact, max_length)
     session = load_session(artifact, threads=1)
-    shown = any(output.name.startswith(STATES) for output in session.get_outputs())
-    return (StatesOfGraph if shown else OnnxPredictor)(artifact, max_length, session)
+    if any(output.name.startswith(STATES) for output in session.get_outputs()):
+        return (language.StatesOfLanguageGraph if names_tokens else StatesOfGraph)(artifact, max_length, session)
+    return (language.LanguageGraph if names_tokens else OnnxPredictor)(artifact, max_length, session)
 
 
 def _gather(
@@ -268,11 +313,17 @@ def run_outputs(session: InferenceSession, inputs: dict[str, np.ndarray], names:
 
     Raises NotGiven when the graph wants an input that the tokenizer does not give."""
     wanted = [item.name for item in session.get_inputs()]
-    absent = [name for name in wanted if name not in inputs and name != "token_type_ids"]
-    if absent:
+    given = {**_by_default(inputs), **inputs}
+    if absent := [name for name in wanted if name not in given]:
         raise NotGiven(f"the graph wants {absent}, the tokenizer gives {sorted(inputs)}")
-    feed = {name: inputs[name] if name in inputs else np.zeros_like(inputs["input_ids"]) for name in wanted}
-    return session.run(names, feed)
+    return session.run(names, {name: given[name] for name in wanted})
+
+
+def _by_default(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What some graphs want and a tokenizer need not give: one segment, and positions counted from the first token."""
+    ids = inputs["input_ids"]
+    real = inputs.get("attention_mask", np.ones_like(ids))
+    return {"token_type_ids": np.zeros_like(ids), "position_ids": np.maximum(real.cumsum(axis=1) - 1, 0)}
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase, ids: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,5 @@
 """Bring a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons and
-tokens go, matrices are factored, layers get the weights of others.
+tokens go, matrices are factored, layers get the weights of others or are run again.
 
 Where something is cut, the modules stay the same ones; their parameters are replaced by smaller ones of the same dtype,
 device and `requires_grad`, and what stays gives the numbers it gave before. Only factors approximate.
@@ -39,10 +39,10 @@ def check_reshape(module: PreTrainedModel, family: Family, layouts: Sequence[Lay
     if moved and getattr(module.config, "scale_attn_by_inverse_layer_idx", False):
         text = "scale_attn_by_inverse_layer_idx scales each layer by its number; none can go or share weights"
         raise InputError(f"{family.base}: {text}")
-    by_number = {layer.index: block.maps() for layer, block in zip(before.layers, blocks, strict=True)}
+    by_owner = {layer.owner: block.maps() for layer, block in zip(before.layers, blocks, strict=True)}
     for layer in (layer for layout in layouts for layer in layout.layers):
-        if absent := set(layer.ranks) - by_number[layer.index].keys():
-            there = ", ".join(by_number[layer.index])
+        if absent := set(layer.ranks) - by_owner[layer.owner].keys():
+            there = ", ".join(by_owner[layer.owner])
             raise InputError(f"low_rank: layer {layer.index} has no map {sorted(absent)[0]!r}; it has {there}")
     if after.embedding_rank != before.embedding_rank:
         check_embedding(module, family, after.embedding_rank)
@@ -58,21 +58,19 @@ def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layo
     unfactored = [[replace(layer, ranks={}) for layer in layout.layers] for layout in (before, after)]
     if family.position_bias == "first layer" and unfactored[0] != unfactored[1]:
         own_bias(blocks)
-    kept: list[tuple[Block, LayerLayout]] = []
     done: set[int] = set()
     for old, block in zip(before.layers, blocks, strict=True):
         new = next((layer for layer in after.layers if layer.index == old.index), None)
-        if new is not None:
-            if id(block.module) not in done:
-                _cut(block, family, before, old, new)
-                _factorise(block, after, old, new, empty)
-                done.add(id(block.module))
-            kept.append((block, new))
-    owners = {old.owner: block.module for old, block in reversed(list(zip(before.layers, blocks, strict=True)))}
-    held = [(replace(block, module=owners[new.owner]), new) for block, new in kept]
+        if new is not None and id(block.module) not in done:
+            _cut(block, family, before, old, new)
+            _factorise(block, after, old, new, empty)
+            done.add(id(block.module))
+    owners = {old.owner: block for old, block in reversed(list(zip(before.layers, blocks, strict=True)))}
+    held = [(owners[new.owner], new) for new in after.layers]
     if [block.module for block, _ in held] != [block.module for block in blocks]:
         _replace_layers(module, family, held)
     set_depths(module.config, family, after.depths)
+    _set_depths_of_stacks(module, family, after.depths)
 
 
 def _factorise(block: Block, layout: Layout, old: LayerLayout, new: LayerLayout, empty: bool) -> None:
@@ -147,6 +145,14 @@ def _replace_layers(module: PreTrainedModel, family: Family, kept: list[tuple[Bl
             for part in block.module.modules():
                 if isinstance(getattr(part, "layer_idx", None), int):
                     part.layer_idx = place  # type: ignore[assignment]
+
+
+def _set_depths_of_stacks(module: PreTrainedModel, family: Family, depths: Sequence[int]) -> None:
+    """Where a stack has a config of its own, as T5's do: under the name of the first stack's depth in all of them."""
+    for stack, depth in zip(family.stacks, depths, strict=True):
+        config = getattr(module.get_submodule(stack.layers.rpartition(".")[0]), "config", module.config)
+        if config is not module.config:
+            setattr(config, family.stacks[0].depth_key, depth)
 
 
 def _check_fits(blocks: list[Block], layout: Layout) -> None:

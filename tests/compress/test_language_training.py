@@ -1,0 +1,128 @@
+"""Language models in training: losses by hand, masked and causal learning, distillation, scores, an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from tiny_jobs import carry_out, context, job_data, step_of, stopping_at
+from torch import nn
+
+from assay.core.artifact import WEIGHTS, Artifact, LanguageTask
+from assay.core.data.prepare import Split
+from assay.core.errors import InputError, SettingError
+from assay.core.evaluate_language import answer
+from assay.core.manifest import Manifest
+from assay.core.model.language import LanguageModel
+from assay.core.model.predict import open_predictor
+from assay.core.model.questions import NOT_ASKED
+from compress.losses.distil import DistilLoss
+from compress.losses.task import task_loss
+
+MakeArtifact = Callable[..., Artifact]
+QUICK = {"epochs": 6.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+TEXTS = ["the great film was good", "the slow plot was dull", "a man and a woman", "one two three best"] * 12
+ROWS = Split(TEXTS, np.zeros(len(TEXTS), np.int64), list(range(1, len(TEXTS) + 1)))
+BOTH: list[tuple[str, LanguageTask]] = [("bert", "fill-mask"), ("gpt2", "text-generation")]
+
+
+def data_of(task: LanguageTask) -> Any:
+    return job_data(ROWS, ROWS.take(range(4)), task, labels=())
+
+
+def nll(model: Artifact) -> float:
+    """Mean over the tokens asked of four texts."""
+    found = answer(cast(LanguageModel, open_predictor(model, 32)), TEXTS[:4])
+    return float(found.nll.sum() / found.tokens.sum())
+
+
+def test_the_loss_is_the_mean_over_the_tokens_that_are_asked() -> None:
+    logits = torch.zeros(2, 3, 4)
+    logits[0, 1] = torch.tensor([0.0, math.log(5), 0, 0])  # 5 of 8
+    labels = torch.full((2, 3), NOT_ASKED)
+    labels[0, 1], labels[1, 0] = 1, 3
+    expected = (math.log(8 / 5) + math.log(4)) / 2
+    assert task_loss(logits, labels, "fill-mask").item() == pytest.approx(expected)
+    logits[1, 2] = 100  # not asked
+    assert task_loss(logits, labels, "text-generation").item() == pytest.approx(expected)
+    assert task_loss(logits, torch.full((2, 3), NOT_ASKED), "fill-mask").item() == 0
+
+
+def test_the_teacher_is_asked_at_the_same_places() -> None:
+    class Fixed(nn.Module):
+        def __init__(self, logits: torch.Tensor) -> None:
+            super().__init__()
+            self.logits = logits
+
+        def forward(self, **inputs: Any) -> SimpleNamespace:
+            return SimpleNamespace(logits=self.logits)
+
+    ours, theirs = torch.zeros(1, 2, 2), torch.zeros(1, 2, 2)
+    theirs[0, 0] = torch.tensor([math.log(3), 0.0])  # 3/4, 1/4
+    theirs[0, 1] = 50
+    batch = {"input_ids": torch.tensor([[1, 2]]), "labels": torch.tensor([[0, NOT_ASKED]]), "row": torch.tensor([0])}
+    loss = DistilLoss(1.0, 0.9, "fill-mask", None, Fixed(theirs))
+    divergence = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    assert loss(Fixed(ours), batch).item() == pytest.approx(0.9 * divergence + 0.1 * math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize(("family", "task"), BOTH)
+def test_training_makes_the_texts_likely_and_a_student_follows(
+    family: str, task: LanguageTask, tiny_artifact: MakeArtifact, tmp_path: Path
+) -> None:
+    source = tiny_artifact(family, task=task, layers=2)
+    teacher = carry_out(tmp_path, source, [("finetune", QUICK)], data_of(task))
+    assert nll(teacher) < 0.6 * nll(source)
+    pruned = carry_out(tmp_path, teacher, [("prune_layers", {"keep": 1})], data_of(task))
+    student = carry_out(tmp_path, pruned, [("distil", QUICK | {"epochs": 3.0, "hidden": 1.0})], data_of(task), teacher)
+    models = [cast(LanguageModel, open_predictor(model, 32)) for model in (pruned, student, teacher)]
+    before, after = (answer(model, TEXTS[:4], models[-1]).kl for model in models[:2])
+    assert before is not None
+    assert after is not None
+    assert after.sum() < 0.7 * before.sum()
+
+
+def test_scores_of_heads_come_from_the_loss_of_naming_tokens(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source = tiny_artifact("bert", task="fill-mask", layers=2)
+    pruned = carry_out(tmp_path, source, [("prune_heads", {"fraction": 0.5})], data_of("fill-mask"))
+    manifest = Manifest.read(pruned.path)
+    assert manifest is not None
+    scores = np.array(list(manifest.facts["scores"].values()))
+    assert (scores > 0).all()
+    assert np.linalg.norm(scores, axis=1) == pytest.approx(1)
+
+
+def test_what_would_not_fit_or_not_compare_is_refused(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source, data = tiny_artifact("bert", task="fill-mask", layers=2), data_of("fill-mask")
+    with pytest.raises(SettingError, match=r"prune_layers\.strategy: greedy holds all answers .* use block_influence"):
+        carry_out(tmp_path, source, [("prune_layers", {"keep": 1, "strategy": "greedy"})], data)
+    with pytest.raises(InputError, match=r"ablation holds all answers .* use gradient"):
+        carry_out(tmp_path, source, [("prune_heads", {"fraction": 0.5, "score": "ablation"})], data)
+    with pytest.raises(InputError, match="learns from a teacher of the same tokens; cut the vocabulary after it"):
+        carry_out(tmp_path, source, [("cut_vocab", {}), ("distil", QUICK)], data, source)
+
+
+def test_a_resumed_training_hides_the_same_tokens(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source, step = tiny_artifact("bert", task="fill-mask", layers=1), step_of("finetune", **QUICK | {"epochs": 2.0})
+    found = []
+    for name, stop in (("straight", None), ("stopped", 8)):
+        out, scratch = tmp_path / name, tmp_path / f"{name}-scratch"
+        out.mkdir()
+        scratch.mkdir()
+        ctx = replace(context(data_of("fill-mask"), scratch), checkpoint_seconds=0)
+        if stop:
+            with suppress(KeyboardInterrupt):
+                step.apply(source, out, replace(ctx, progress=stopping_at(stop)))
+        facts = step.apply(source, out, ctx)
+        assert (facts["resumed_from"] is not None) == (stop is not None)
+        found.append(hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest())
+    assert found[0] == found[1]
