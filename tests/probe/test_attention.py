@@ -1,10 +1,17 @@
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+from by_family import case
 from fake_models import Classifier, Reader, context, split
 
+from assay.core.artifact import Artifact
 from assay.core.errors import AssayError, NotGiven
+from assay.core.model.anatomy import FAMILIES
+from assay.core.model.edits import KeepCrossHeads, apply_edits
+from assay.core.model.predict import TorchPredictor
 from probe.probe import Findings
 from probe.probes.attention import AttentionProbe
 
@@ -104,3 +111,33 @@ def test_a_predictor_without_states_is_told_so() -> None:
 
 def test_no_rows_is_skipped_with_a_reason() -> None:
     assert run(texts=[]).skipped == "0 tokens in 0 test rows, 5 heads"
+
+
+@pytest.mark.parametrize("family", [case("bart", slow=False), case("t5", slow=True)])
+def test_cross_attention_is_that_of_a_plain_pass_under_original_numbers(
+    family: str, tiny_artifact: Callable[..., Artifact]
+) -> None:
+    artifact = tiny_artifact(family, layers=4)
+    model, text = TorchPredictor(artifact, 32), "the film was a great story"
+    edit = KeepCrossHeads({2: [1, 3], 3: [0]})
+    apply_edits(model.module, [edit], FAMILIES[family])
+    model.artifact = replace(artifact, edits=[edit.to_json()])
+    (ids,) = model.encoder.ids([text])
+    findings = AttentionProbe().run(model, context(split([text, "a film"])))
+    alone = AttentionProbe().run(model, context(split([text]))).details["cross"]
+    found = {(layer["layer"], head["head"]): head for layer in alone for head in layer["heads"]}
+    assert list(found) == [(2, 1), (2, 3), (3, 0)]
+    with torch.no_grad():
+        weights = model.module(torch.tensor([ids]), output_attentions=True).cross_attentions
+    for head, row in zip(found.values(), [*weights[0][0], *weights[1][0]], strict=True):
+        assert head["entropy"] == pytest.approx(float(torch.special.entr(row).sum(-1).mean()), abs=1e-5)
+        away = (torch.arange(len(ids))[:, None] - torch.arange(len(ids))).abs()
+        assert head["distance"] == pytest.approx(float((row * away).sum(-1).mean()), abs=1e-4)
+    assert "cross_mean_entropy" in {metric.name for metric in findings.metrics}
+    assert findings.details["cross"] != alone
+
+
+def test_a_model_of_one_stack_has_no_cross_attention() -> None:
+    found = run()
+    assert found.details["cross"] == []
+    assert not any(metric.name.startswith("cross") for metric in found.metrics)

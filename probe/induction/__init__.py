@@ -1,0 +1,1 @@
+"""Trees read from a model without training anything, and their scores against a treebank."""
