@@ -1,7 +1,6 @@
 """Learned gates on heads, feed-forward neurons and whole layers of a model (Voita et al. 2019; CoFi, Xia et al. 2022).
 
-Gates are hard concrete while they are learned. The loop has one learning rate: what is stored is `log_alpha / rate`
-with the gradient of `log_alpha` itself, which under Adam is a learning rate `rate` times as high.
+Gates are hard concrete while they are learned.
 """
 
 from __future__ import annotations
@@ -15,30 +14,27 @@ from torch import Tensor, nn
 from assay.core.model.anatomy import Family
 from assay.core.model.masks import mask_heads, mask_neurons
 from compress.gate_choice import Shape, choose, share_gone
-from compress.hard_concrete import drawn, open_probability, settled
+from compress.hard_concrete import open_probability, settled
 from compress.layer_gates import layers_gated
+from compress.learned_gates import LearnedGates
 
 HOOKS: dict[str, Callable[..., AbstractContextManager[None]]] = {
     "heads": mask_heads,
     "neurons": mask_neurons,
     "layers": layers_gated,
 }
-START = 2.0  # log_alpha: gates are open with probability 0.97 at first
 
 
-class Gates(nn.Module):
-    """One gate a unit of each of `kinds`: `heads`, `neurons`, `layers`. A layer's gate counts for all that is in it.
-
-    `decide` rounds them for good, which the buffers hold, so that a checkpoint does."""
+class Gates(LearnedGates):
+    """One gate a unit of each of `kinds`: `heads`, `neurons`, `layers`. A layer's gate counts for all that is in it."""
 
     def __init__(self, shape: Shape, kinds: Sequence[str], rate: float = 1.0) -> None:
-        super().__init__()
-        self.shape, self.kinds, self.rate = shape, list(kinds), rate
+        super().__init__(rate)
+        self.shape, self.kinds = shape, list(kinds)
         sizes = {**shape.sizes, "layers": [1] * len(shape.stacks)}
         self.stored = nn.ParameterDict(
-            {kind: nn.ParameterList(torch.full((size,), START / rate) for size in sizes[kind]) for kind in kinds}
+            {kind: nn.ParameterList(self.start(size) for size in sizes[kind]) for kind in kinds}
         )
-        self.register_buffer("decided", torch.zeros((), dtype=torch.bool))
         for kind in kinds:
             for layer, size in enumerate(sizes[kind]):
                 self.register_buffer(f"kept_{kind}_{layer}", torch.ones(size, dtype=torch.bool))
@@ -46,7 +42,7 @@ class Gates(nn.Module):
     @property
     def log_alpha(self) -> dict[str, list[Tensor]]:
         """One tensor [units] a layer, by kind."""
-        return {kind: [each + ((self.rate - 1) * each).detach() for each in self._stored(kind)] for kind in self.kinds}
+        return {kind: [self.log_alpha_of(each) for each in self._stored(kind)] for kind in self.kinds}
 
     @property
     def kept(self) -> dict[str, list[Tensor]]:
@@ -54,13 +50,8 @@ class Gates(nn.Module):
         depth = len(self.shape.stacks)
         return {kind: [self.get_buffer(f"kept_{kind}_{layer}") for layer in range(depth)] for kind in self.kinds}
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether the gates are rounded."""
-        return bool(self.get_buffer("decided"))
-
     def expected_sparsity(self) -> Tensor:
-        """Share of the weights that can go which is expected to be gone, from the probabilities of open gates."""
+        """See `LearnedGates`."""
         chances = {kind: [open_probability(each) for each in layers] for kind, layers in self.log_alpha.items()}
         left = torch.zeros(())
         for kind in self.shape.counted(self.kinds):
@@ -89,8 +80,7 @@ class Gates(nn.Module):
         """What units are multiplied by: drawn anew in training, 0 and 1 when decided, else without noise."""
         if self.is_decided:
             return {kind: [each.float() for each in layers] for kind, layers in self.kept.items()}
-        read = drawn if self.training else settled
-        return {kind: [read(each) for each in layers] for kind, layers in self.log_alpha.items()}
+        return {kind: [self.read(each) for each in layers] for kind, layers in self.log_alpha.items()}
 
     @contextmanager
     def applied(self, model: nn.Module, family: Family) -> Iterator[None]:

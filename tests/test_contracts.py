@@ -39,9 +39,11 @@ BRIEF = {"epochs": 0.5, "batch_size": 8}
 MINIMAL: dict[str, dict[str, Any]] = {
     "cut_vocab": {},
     "distil": BRIEF,
+    "duplicate_layers": {"layers": [0]},
     "export_onnx": {},
     "factorise": {"budget": 0.5, "embedding_rank": 8},
     "finetune": BRIEF,
+    "l0_factorise": BRIEF | {"sparsity": 0.5},
     "l0_prune": BRIEF | {"sparsity": 0.5},
     "prune_ffn": {"fraction": 0.5, "rows": 8},
     "prune_heads": {"fraction": 0.25, "rows": 8},
@@ -59,6 +61,7 @@ MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
     "senteval": {"files": [str(FILES / "length.tsv")]},
     "structure": TREES,
     "tokens": TREES,
+    "trees": {"treebank": TREES["train"]},
 }
 METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
 every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)

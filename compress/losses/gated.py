@@ -7,18 +7,19 @@ grows as long as s is not t.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.core.model.anatomy import Family
-from compress.gates import Gates
+from compress.learned_gates import LearnedGates
 
 if TYPE_CHECKING:
     from assay.core.train import Loss
 
 POINTS = 12  # of the history
+AnyGates = TypeVar("AnyGates", bound=LearnedGates)
 
 
 class Lagrangian(nn.Module):
@@ -40,13 +41,13 @@ class Lagrangian(nn.Module):
         return first * (sparsity - target) + second * (sparsity - target) ** 2
 
 
-class GatedLoss(nn.Module):
+class GatedLoss(nn.Module, Generic[AnyGates]):
     """`loss` of the gated model plus the Lagrangian, for `decide_at` steps; then gates are rounded and it is the loss
     of what is left. The target rises to `sparsity` over `warmup` steps. Steps done and the history are buffers, so that
     a checkpoint holds them."""
 
     def __init__(
-        self, loss: Loss, gates: Gates, family: Family, sparsity: float, warmup: int, decide_at: int, rate: float
+        self, loss: Loss, gates: AnyGates, family: Family, sparsity: float, warmup: int, decide_at: int, rate: float
     ) -> None:
         super().__init__()
         self.loss, self.gates, self.family = loss, gates, family

@@ -74,5 +74,19 @@ def ranks_by_budget(spectra: Sequence[Spectrum], budget: float) -> list[int | No
     return ranks
 
 
+def ranks_by_gates(gates: Sequence[Tensor], costs: Sequence[int], budget: float) -> list[Tensor]:
+    """Which ranks stay, True, of each map: those of the lowest gates go, over all maps, until what is left has at most
+    `budget` parameters. `costs`: parameters of one rank of each map. Every map keeps one rank; of equal gates the later
+    one goes first, which is that of the smaller singular value."""
+    kept = [torch.ones_like(each, dtype=torch.bool) for each in gates]
+    left = sum(cost * len(each) for cost, each in zip(costs, gates, strict=True))
+    places = [(value, -rank, place) for place, each in enumerate(gates) for rank, value in enumerate(each.tolist())]
+    for _, rank, place in sorted(places):
+        if left > budget and kept[place].sum() > 1:
+            kept[place][-rank] = False
+            left -= costs[place]
+    return kept
+
+
 def _next(spectrum: Spectrum, rank: int) -> int | None:
     return rank + 1 if spectrum.parameters(rank + 1) < spectrum.whole else None

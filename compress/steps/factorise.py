@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
 from assay.core.errors import SettingError
+from compress.low_rank.parts import Part, check_parts, lies_in
 from compress.pruning import not_among, save_edited, scoring_batches
 from compress.step import Context, Step
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from assay.core.model.layout import Layout
     from compress.low_rank.candidates import Candidate
     from compress.low_rank.ranks import Spectrum
-
-Part = Literal["attention", "cross_attention", "ffn"]
 
 
 class Factorise(Step):
@@ -61,8 +60,7 @@ class Factorise(Step):
     def check(self, layout: Layout, teacher: Layout | None) -> Layout:
         """Ranks of maps only weights can tell; of the embedding, the setting."""
         self._check_layers(layout)
-        if self.parts and "cross_attention" in self.parts and not any(layer.cross for layer in layout.layers):
-            raise SettingError("factorise.parts", "cross_attention: no layer of this model attends to an encoder")
+        check_parts("factorise.parts", self.parts, layout)
         if self.embedding_rank is None:
             return layout
         if layout.tokens:
@@ -153,7 +151,7 @@ class Factorise(Step):
         from compress.low_rank.candidates import candidates, weighted
 
         layers = [layer.index for layer in layout.layers] if self.layers is None else self.layers
-        found = candidates(module, family_of(source.family), layout, layers, self._named)
+        found = candidates(module, family_of(source.family), layout, layers, lambda name: lies_in(name, self.parts))
         if not found:
             raise SettingError("factorise.parts", "all the maps named are factored already")
         if self.weighting == "none":
@@ -161,10 +159,6 @@ class Factorise(Step):
         batches = scoring_batches(source, ctx, self.rows, batch_size=32)
         inputs = [{name: value for name, value in batch.items() if name != "labels"} for batch in batches]
         return weighted(module, found, inputs)
-
-    def _named(self, name: str) -> bool:
-        part = "ffn" if name.startswith("ffn") else "cross_attention" if name.startswith("cross_") else "attention"
-        return self.parts is None or part in self.parts
 
 
 def _map_facts(found: list[Candidate], spectra: list[Spectrum], ranks: list[int | None]) -> dict[str, Any]:

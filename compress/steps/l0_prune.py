@@ -9,14 +9,15 @@ does not. For the last part of training the gates are rounded, so that what is l
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from assay.core.artifact import Artifact
 from assay.core.errors import SettingError
+from compress.gated_training import GatedStep, sparsity_facts
 from compress.step import Context
-from compress.training import TrainingStep, open_for_training, task_or_teacher, train_and_save
+from compress.training import open_for_training, train_and_save
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -26,33 +27,18 @@ if TYPE_CHECKING:
     from assay.core.model.layout import Layout
     from compress.gate_choice import Shape
     from compress.gates import Gates
-    from compress.losses.gated import GatedLoss
 
 
-class L0Prune(TrainingStep):
+class L0Prune(GatedStep):
     """`sparsity` is the share that goes of the weights of the gated `units`: of all heads and neurons where whole
-    `layers` are among them. Every layer that stays keeps a head and a neuron.
+    `layers` are among them. Every layer that stays keeps a head and a neuron."""
 
-    The target rises over `target_warmup`, and gates are rounded at `decide`, both shares of training. Gates and
-    multipliers learn at `gate_learning_rate`. `alpha` is the weight of the teacher's probabilities at `temperature`, 0
-    being labels alone."""
-
-    uses_teacher: ClassVar[bool] = True
-
-    sparsity: float = Field(gt=0, lt=1)
     units: list[Literal["heads", "neurons", "layers"]] = Field(default=["heads"], min_length=1)
-    target_warmup: float = Field(default=0.3, ge=0, lt=1)
-    decide: float = Field(default=0.75, gt=0, le=1)
-    gate_learning_rate: float = Field(default=0.1, gt=0)
-    alpha: float = Field(default=0.0, ge=0, le=1)
-    temperature: float = Field(default=2.0, gt=0)
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _names_each_once(self) -> Self:
         if len(set(self.units)) < len(self.units):
             raise ValueError(f"units {self.units} name one twice")
-        if self.target_warmup >= self.decide:
-            raise ValueError(f"target_warmup {self.target_warmup} must be below decide {self.decide}")
         return self
 
     def check(self, layout: Layout, teacher: Layout | None) -> Layout | None:
@@ -68,29 +54,21 @@ class L0Prune(TrainingStep):
         original layer; the history of the multipliers."""
         from assay.core.model.anatomy import family_of
         from assay.core.model.edits import apply_edits, layout_of
+        from compress.gates import Gates
 
         module, layout = open_for_training(source, ctx.data, ctx.seed), layout_of(source.config, source.edits)
         self.check(layout, None)
         family = family_of(source.family)
-        gated = self._gated(layout, module, family, ctx)
+        gates = Gates(shape_of(layout, module, family), self.units, self.gate_speed)
+        gated = self.gated_loss(gates, family, ctx)
 
         def cut() -> None:
             gated.settle()
-            apply_edits(module, edits_of(gated.gates, layout), family)
+            apply_edits(module, edits_of(gates, layout), family)
 
         facts = train_and_save(self, source, module, gated, out, ctx, finish=cut)
-        edits = [*source.edits, *(edit.to_json() for edit in edits_of(gated.gates, layout))]
-        return facts | {"edits": edits} | gate_facts(gated, layout)
-
-    def _gated(self, layout: Layout, module: PreTrainedModel, family: Family, ctx: Context) -> GatedLoss:
-        from compress.gates import Gates
-        from compress.losses.gated import GatedLoss
-
-        steps, rate = self.schedule().steps(len(ctx.data.train)), self.gate_learning_rate / self.learning_rate
-        gates = Gates(shape_of(layout, module, family), self.units, rate)
-        warmup, decide = round(self.target_warmup * steps), max(1, round(self.decide * steps))
-        loss = task_or_teacher("l0_prune", self.alpha, self.temperature, ctx)
-        return GatedLoss(loss, gates, family, self.sparsity, warmup, decide, rate)
+        edits = [*source.edits, *(edit.to_json() for edit in edits_of(gates, layout))]
+        return facts | {"edits": edits} | sparsity_facts(gated) | gate_facts(gates, layout)
 
 
 def shape_of(layout: Layout, module: PreTrainedModel, family: Family) -> Shape:
@@ -130,22 +108,17 @@ def kept_numbers(gates: Gates, layout: Layout) -> dict[str, dict[int, list[int]]
     return kept
 
 
-def gate_facts(gated: GatedLoss, layout: Layout) -> dict[str, Any]:
+def gate_facts(gates: Gates, layout: Layout) -> dict[str, Any]:
     """Facts of decided gates; `gates` without noise as they were when decided, of neurons the mean."""
     from compress.hard_concrete import settled
 
-    gates, kept = gated.gates, kept_numbers(gated.gates, layout)
+    kept = kept_numbers(gates, layout)
     by_kind = {kind: [settled(each).tolist() for each in layers] for kind, layers in gates.log_alpha.items()}
     if "neurons" in by_kind:
         by_kind["neurons"] = [[sum(layer) / len(layer)] for layer in by_kind["neurons"]]
     numbers = [layer.index for layer in layout.layers]
     return {
         "units": gates.kinds,
-        "sparsity": {
-            "target": gated.sparsity,
-            "expected": round(gates.expected_sparsity().item(), 4),
-            "reached": round(gates.reached_sparsity(), 4),
-        },
         "kept_layers": list(kept["layers"]),
         "kept_heads": kept["heads"],
         "kept_neurons": {layer: len(units) for layer, units in kept["neurons"].items()},
@@ -153,5 +126,4 @@ def gate_facts(gated: GatedLoss, layout: Layout) -> dict[str, Any]:
             kind: {number: [round(each, 3) for each in layer] for number, layer in zip(numbers, layers, strict=True)}
             for kind, layers in by_kind.items()
         },
-        "multipliers": gated.history,
     }

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Heads = dict[int, list[int]]
 Scores = dict[int, list[float]]
+Score = Literal[
+    "gradient", "fisher", "ablation", "relevance", "attention_distillation", "magnitude", "confidence", "random"
+]
 
 
 class PruneHeads(Step):
@@ -30,13 +33,14 @@ class PruneHeads(Step):
     `remove` names heads outright, {layer: [heads]} in original numbers. A layer never loses its last head.
 
     score: sensitivity of the loss (`gradient`), its second-order rise (`fisher`), the loss without the head
-    (`ablation`, slow), size of the output weights (`magnitude`), mean largest attention weight (`confidence`), or
-    `random` as a control. `iterations` removes in that many equal parts and scores anew before each. `rows` training
-    rows are scored: more rows, less noise. `attention`: the layers' own, or `cross`, a decoder's attention to its
-    encoder."""
+    (`ablation`, slow), part of the predicted class's logit (`relevance`), share of the layer's attention output that it
+    writes (`attention_distillation`), size of the output weights (`magnitude`), mean largest attention weight
+    (`confidence`), or `random` as a control. `iterations` removes in that many equal parts and scores anew before each.
+    `rows` training rows are scored: more rows, less noise. `attention`: the layers' own, or `cross`, a decoder's
+    attention to its encoder."""
 
     fraction: float | None = Field(default=None, gt=0, lt=1)
-    score: Literal["gradient", "fisher", "ablation", "magnitude", "confidence", "random"] = "gradient"
+    score: Score = "gradient"
     iterations: int = Field(default=1, ge=1)
     scope: Literal["global", "layer"] = "global"
     remove: Heads | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from by_family import case
 from tiny_jobs import carry_out, context, job_data
 from torch import Tensor, nn
 
@@ -19,12 +20,16 @@ from assay.core.model.anatomy import FAMILIES
 from assay.core.model.load import load_module
 from assay.core.model.masks import mask_heads
 from compress import pruning
+from compress.linearised import linearised
 from compress.losses.task import task_loss
 from compress.pruning import choose_units, score_units, scoring_subject
+from compress.scores.relevance import head_relevance
 from compress.scores.subject import MASKS, Subject
 
 MakeArtifact = Callable[..., Artifact]
-HEAD_SCORES = ("gradient", "fisher", "ablation", "magnitude", "confidence", "random")
+HEAD_SCORES = (
+    "gradient", "fisher", "ablation", "relevance", "attention_distillation", "magnitude", "confidence", "random",
+)  # fmt: skip
 
 
 def subject_of(artifact: Artifact, folder: Path, unit: Any = "heads") -> Subject:
@@ -40,7 +45,7 @@ def heads(tiny_artifact: MakeArtifact, tmp_path: Path) -> Subject:
     return subject
 
 
-@pytest.mark.parametrize("name", ["gradient", "fisher", "magnitude"])
+@pytest.mark.parametrize("name", ["gradient", "fisher", "relevance", "attention_distillation", "magnitude"])
 def test_a_head_that_writes_nothing_scores_nothing_and_no_other_does(name: str, heads: Subject) -> None:
     scores = score_units(name, heads)
     assert [layer.eq(0).tolist() for layer in scores] == [[False] * 4, [False, False, True, False]]
@@ -94,6 +99,66 @@ def test_a_score_has_a_figure_for_each_head_that_is_left(
     scores = score_units(name, subject_of(cut, tmp_path))
     assert [len(layer) for layer in scores] == [3, 4, 1]
     assert name == "ablation" or all((layer >= 0).all() for layer in scores)
+
+
+def test_relevance_is_found_with_the_only_head_that_matters_and_adds_up_over_tokens(heads: Subject) -> None:
+    """What layer 1 hands on from head 1 is a hundred times what it hands on from the others."""
+    (inputs,) = heads.inputs()
+    signed = head_relevance(heads, inputs)
+    masks = [torch.ones(16, 4, requires_grad=True) for _ in range(2)]
+    with mask_heads(heads.module, heads.family, masks), linearised(heads.module, heads.family):
+        best = heads.module(**inputs).logits.amax(-1).sum()
+    by_row = torch.autograd.grad(best, masks)  # a logit is linear in each head, so this is what it gives to the logit
+    torch.testing.assert_close([layer.sum(1) for layer in signed], list(by_row), atol=1e-5, rtol=1e-4)
+    assert all(layer.sum().item() == pytest.approx(1) for layer in score_units("relevance", heads))
+    with torch.no_grad():
+        weight = heads.module.get_submodule("bert.encoder.layer.1.attention.output.dense").weight
+        weight[:, [*range(8), *range(16, 32)]] /= 100
+    planted = score_units("relevance", heads)
+    assert planted[1].argmax() == 1
+    assert planted[1][1] > 0.95 > planted[0].max()
+
+
+def test_attention_distillation_is_the_relative_squared_error_of_the_output_without_the_head(heads: Subject) -> None:
+    """On real tokens; against passes with one head masked. A head twice as loud errs four times as much."""
+    (inputs,) = heads.inputs()
+    real, output = inputs["attention_mask"].bool(), heads.module.get_submodule("bert.encoder.layer.1.attention.output")
+    seen: list[Tensor] = []
+    hook = output.dense.register_forward_hook(lambda part, args, states: seen.append(states[real]))
+    scores = score_units("attention_distillation", heads)[1]
+    for head in range(4):
+        mask = (torch.arange(4) != head).float()
+        with mask_heads(heads.module, heads.family, [torch.ones(4), mask]), torch.no_grad():
+            heads.module(**inputs)
+    hook.remove()
+    whole, *without = seen
+    expected = [(whole - each).square().sum() / whole.square().sum() for each in without]
+    torch.testing.assert_close(scores, torch.stack(expected).detach(), atol=1e-6, rtol=1e-3)
+    assert not real.all()
+    with torch.no_grad():
+        output.dense.weight[:, :8] *= 2
+    louder = score_units("attention_distillation", heads)[1]
+    assert (louder[0] / louder[1]).item() == pytest.approx(4 * (scores[0] / scores[1]).item(), rel=1e-3)
+    assert louder[2] == 0
+
+
+@pytest.mark.parametrize("name", ["relevance", "attention_distillation"])
+def test_heads_that_are_off_already_score_nothing(name: str, heads: Subject) -> None:
+    with mask_heads(heads.module, heads.family, [torch.tensor([1.0, 0, 1, 1]), torch.ones(4)]):
+        scores = score_units(name, heads)
+    assert scores[0].eq(0).tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["relevance", "attention_distillation"])
+@pytest.mark.parametrize(("family", "unit"), [case("albert", "heads", slow=True), case("t5", "cross_heads", slow=True)])
+def test_scores_of_other_families_have_a_figure_for_each_head(
+    name: str, family: str, unit: str, tiny_artifact: MakeArtifact, tmp_path: Path
+) -> None:
+    subject = subject_of(tiny_artifact(family, layers=4), tmp_path, unit)
+    scores = score_units(name, subject)
+    assert [len(layer) for layer in scores] == subject.sizes
+    assert all((layer > 0).all() for layer in scores)
+    assert sum(map(len, scores)) > 0
 
 
 class Attentive(nn.Module):
