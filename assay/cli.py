@@ -239,7 +239,9 @@ def _quiet_libraries(online: bool) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its own level is set on import
     warnings.filterwarnings("ignore", category=FutureWarning)
-    logging.getLogger().setLevel(logging.ERROR)  # onnxruntime's quantizer warns on the root logger
+    root = logging.getLogger()
+    root.setLevel(logging.ERROR)  # onnxruntime's quantizer warns there, which would give it a handler of its own
+    root.addHandler(logging.NullHandler())
     for name in ("transformers", "optimum"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from compress.losses.task import task_loss
+from compress.losses.task import batch_loss
 
 
 class Masker(Protocol):
@@ -58,7 +58,7 @@ def _mean_over_rows(
         inputs = {name: value for name, value in batch.items() if name != "labels"}
         masks = [torch.ones(len(labels), size, requires_grad=True) for size in sizes]
         with masker(model, masks=masks), torch.enable_grad():
-            loss = task_loss(model(**inputs).logits, labels, task) * len(labels)  # sum over rows
+            loss = batch_loss(model, inputs, labels, task) * len(labels)  # sum over rows
         used = [place for place, size in enumerate(sizes) if size]
         gradients = torch.autograd.grad(loss, [masks[place] for place in used])
         for place, gradient in zip(used, gradients, strict=True):

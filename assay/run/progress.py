@@ -99,10 +99,14 @@ class LogLines(logging.Handler):
     def __init__(self, display: Display) -> None:
         super().__init__(logging.WARNING)
         self.display = display
+        self.told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line a record."""
-        self.display.line(record.getMessage())
+        """One line a record, once: a model that is opened again and again says the same each time."""
+        line = record.getMessage()
+        if line not in self.told:
+            self.told.add(line)
+            self.display.line(line)
 
 
 @contextmanager

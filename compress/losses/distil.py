@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.core.artifact import is_language
+from assay.core.model.asked import asked_output
 from assay.core.model.outputs import hidden_states_of
 from assay.core.model.questions import NOT_ASKED
 from compress.losses.hidden import HiddenLoss
@@ -43,16 +44,13 @@ class DistilLoss(nn.Module):
         """Scalar."""
         inputs = {name: value for name, value in batch.items() if name not in ("labels", "row")}
         states = self.hidden is not None
-        out = model(**inputs, output_hidden_states=states)
-        theirs = self._ask_teacher(inputs, states) if states or self.teacher_logits is None else None
-        logits, target = out.logits.float(), self._target(batch, theirs)
-        if is_language(self.task):
-            asked = batch["labels"] != NOT_ASKED
-            loss = self.alpha * soft_loss(logits[asked], target[asked], self.temperature)
-        else:
-            loss = self.alpha * soft_loss(logits, target, self.temperature, self.task)
+        asked = batch["labels"] != NOT_ASKED if is_language(self.task) else None
+        out = _answer(model, inputs, asked, states)
+        theirs = self._ask_teacher(inputs, asked, states) if states or self.teacher_logits is None else None
+        logits, labels = out.logits.float(), batch["labels"] if asked is None else batch["labels"][asked]
+        loss = self.alpha * soft_loss(logits, self._target(batch, theirs), self.temperature, self.task)
         if self.alpha < 1:
-            loss = loss + (1 - self.alpha) * task_loss(logits, batch["labels"], self.task)
+            loss = loss + (1 - self.alpha) * task_loss(logits, labels, self.task)
         if self.hidden is not None:
             both = hidden_states_of(out), hidden_states_of(theirs)
             loss = loss + self.hidden_weight * self.hidden(*both, inputs["attention_mask"])
@@ -64,8 +62,14 @@ class DistilLoss(nn.Module):
         return self.teacher_logits[batch["row"].cpu()].to(batch["labels"].device)
 
     @torch.no_grad()
-    def _ask_teacher(self, inputs: dict[str, Tensor], states: bool) -> Any:
+    def _ask_teacher(self, inputs: dict[str, Tensor], asked: Tensor | None, states: bool) -> Any:
         (teacher,) = self._teacher
         assert teacher is not None
         teacher.to(inputs["input_ids"].device)
-        return teacher(**inputs, output_hidden_states=states)
+        return _answer(teacher, inputs, asked, states)
+
+
+def _answer(model: nn.Module, inputs: dict[str, Tensor], asked: Tensor | None, states: bool) -> Any:
+    if asked is None:
+        return model(**inputs, output_hidden_states=states)
+    return asked_output(model, inputs, asked, output_hidden_states=states)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from assay.core.artifact import is_language
+from assay.core.model.asked import asked_output
 from assay.core.model.questions import NOT_ASKED
 
 
@@ -15,16 +16,23 @@ def task_loss(logits: Tensor, labels: Tensor, task: str) -> Tensor:
     text-classification: cross-entropy of logits [n, classes] and class indices [n]
     multi-label-classification: binary cross-entropy of logits [n, labels] and 0/1 [n, labels]
     text-regression: squared error of [n, 1] or [n] outputs and [n] targets, never broadcast to [n, n]
-    fill-mask, text-generation: cross-entropy of logits [n, tokens, vocabulary] at the places of [n, tokens] that name a
-    token, mean over them; 0 where there are none"""
+    fill-mask, text-generation: cross-entropy of logits [asked, vocabulary] and tokens [asked]; 0 where none is asked"""
     if is_language(task):
-        asked = labels != NOT_ASKED
-        return F.cross_entropy(logits[asked], labels[asked], reduction="sum") / asked.sum().clamp(min=1)
+        return F.cross_entropy(logits, labels, reduction="sum") / max(1, len(labels))
     if task == "text-regression":
         return F.mse_loss(logits.reshape(-1), labels.reshape(-1).to(logits.dtype))
     if task == "multi-label-classification":
         return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
     return F.cross_entropy(logits, labels)
+
+
+def batch_loss(model: nn.Module, inputs: dict[str, Tensor], labels: Tensor, task: str) -> Tensor:
+    """Scalar: the loss of what the model answers. `labels` of a language model are [n, tokens], `NOT_ASKED` where
+    nothing is asked."""
+    if not is_language(task):
+        return task_loss(model(**inputs).logits, labels, task)
+    asked = labels != NOT_ASKED
+    return task_loss(asked_output(model, inputs, asked).logits, labels[asked], task)
 
 
 class TaskLoss(nn.Module):
@@ -37,4 +45,4 @@ class TaskLoss(nn.Module):
     def forward(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
         """Scalar; `row` is not an input of the model."""
         inputs = {name: value for name, value in batch.items() if name not in ("labels", "row")}
-        return task_loss(model(**inputs).logits, batch["labels"], self.task)
+        return batch_loss(model, inputs, batch["labels"], self.task)

@@ -75,8 +75,8 @@ class Distil(TrainingStep):
         if not same_tokens(source, ctx.teacher):
             raise SettingError("distil.hidden", OTHER_TOKENS)
         teacher = teacher or load_module(ctx.teacher, attn_implementation="sdpa")
-        pairs = self._pairs(*(layout_of(model.config, model.edits) for model in (source, ctx.teacher)))
-        loss = HiddenLoss(pairs, student.config.hidden_size, teacher.config.hidden_size, ctx.seed)
+        ours, theirs = (layout_of(model.config, model.edits) for model in (source, ctx.teacher))
+        loss = HiddenLoss(self._pairs(ours, theirs), ours.width, theirs.width, ctx.seed)
         return teacher, loss, self.hidden
 
     def _pairs(self, student: Layout, teacher: Layout) -> list[tuple[int, int]]:

@@ -26,7 +26,7 @@ from assay.core.model.language import LanguageModel
 from assay.core.model.predict import open_predictor
 from assay.core.model.questions import NOT_ASKED
 from compress.losses.distil import DistilLoss
-from compress.losses.task import task_loss
+from compress.losses.task import batch_loss
 
 MakeArtifact = Callable[..., Artifact]
 QUICK = {"epochs": 6.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
@@ -45,27 +45,39 @@ def nll(model: Artifact) -> float:
     return float(found.nll.sum() / found.tokens.sum())
 
 
+class Fixed(nn.Module):
+    """A language model whose logits are given: its base hands places on, and its head picks theirs."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.base_model = Base()
+        self.logits = logits
+
+    def forward(self, input_ids: torch.Tensor, **options: Any) -> SimpleNamespace:
+        """The base's states are the numbers of the places, which say what is in the logits."""
+        vocabulary = self.logits.shape[-1]
+        places = self.base_model(input_ids)["last_hidden_state"]
+        return SimpleNamespace(logits=self.logits.reshape(-1, vocabulary)[places])
+
+
+class Base(nn.Module):
+    def forward(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"last_hidden_state": torch.arange(ids.numel()).reshape(ids.shape)}
+
+
 def test_the_loss_is_the_mean_over_the_tokens_that_are_asked() -> None:
     logits = torch.zeros(2, 3, 4)
     logits[0, 1] = torch.tensor([0.0, math.log(5), 0, 0])  # 5 of 8
-    labels = torch.full((2, 3), NOT_ASKED)
+    logits[1, 2] = 100  # not asked
+    ids, labels = torch.ones(2, 3, dtype=torch.int64), torch.full((2, 3), NOT_ASKED)
     labels[0, 1], labels[1, 0] = 1, 3
     expected = (math.log(8 / 5) + math.log(4)) / 2
-    assert task_loss(logits, labels, "fill-mask").item() == pytest.approx(expected)
-    logits[1, 2] = 100  # not asked
-    assert task_loss(logits, labels, "text-generation").item() == pytest.approx(expected)
-    assert task_loss(logits, torch.full((2, 3), NOT_ASKED), "fill-mask").item() == 0
+    assert batch_loss(Fixed(logits), {"input_ids": ids}, labels, "fill-mask").item() == pytest.approx(expected)
+    nothing = torch.full((2, 3), NOT_ASKED)
+    assert batch_loss(Fixed(logits), {"input_ids": ids}, nothing, "text-generation").item() == 0
 
 
 def test_the_teacher_is_asked_at_the_same_places() -> None:
-    class Fixed(nn.Module):
-        def __init__(self, logits: torch.Tensor) -> None:
-            super().__init__()
-            self.logits = logits
-
-        def forward(self, **inputs: Any) -> SimpleNamespace:
-            return SimpleNamespace(logits=self.logits)
-
     ours, theirs = torch.zeros(1, 2, 2), torch.zeros(1, 2, 2)
     theirs[0, 0] = torch.tensor([math.log(3), 0.0])  # 3/4, 1/4
     theirs[0, 1] = 50

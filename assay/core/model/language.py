@@ -12,9 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
+import torch
 from transformers import PreTrainedModel
 
 from assay.core.artifact import Artifact, LanguageTask
+from assay.core.model.asked import AskedPlaces, asked_mask
 from assay.core.model.at_once import at_once
 from assay.core.model.graph_states import StatesOfGraph
 from assay.core.model.predict import (
@@ -24,6 +26,7 @@ from assay.core.model.predict import (
     StateBatch,
     TokenPredictor,
     TorchPredictor,
+    tensors,
 )
 from assay.core.model.questions import Asker, Question
 
@@ -78,8 +81,13 @@ class _Language:
         self, questions: Sequence[Question], take: Take[Taken], batch: tuple[list[int], dict[str, np.ndarray]]
     ) -> dict[int, Taken]:
         rows, inputs = batch
+        answers = self.answers_at(inputs, [questions[row].places for row in rows])
+        return {row: take(row, logits) for row, logits in zip(rows, answers, strict=True)}
+
+    def answers_at(self, inputs: dict[str, np.ndarray], places: list[list[int]]) -> list[np.ndarray]:
+        """float32 [places, vocabulary] of each row of a batch."""
         logits = self.answer(inputs)  # [batch, tokens, vocabulary]
-        return {row: take(row, logits[place, questions[row].places]) for place, row in enumerate(rows)}
+        return [row[at] for row, at in zip(logits, places, strict=True)]
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
         """float32 [n, vocabulary], see Predictor."""
@@ -96,6 +104,17 @@ class _Language:
 
 class TorchLanguageModel(_Language, TorchPredictor):
     """A LanguageModel and WhiteBox over torch weights."""
+
+    def __init__(self, artifact: Artifact, max_length: int) -> None:
+        super().__init__(artifact, max_length)
+        self._places = AskedPlaces(self.module)
+
+    def answers_at(self, inputs: dict[str, np.ndarray], places: list[list[int]]) -> list[np.ndarray]:
+        """As of a graph, without the work of naming tokens elsewhere."""
+        asked = asked_mask(places, inputs["input_ids"].shape)
+        with torch.inference_mode():
+            logits = self._places.output(tensors(inputs), asked).logits.float().numpy()
+        return np.split(logits, np.cumsum([len(at) for at in places])[:-1])
 
     def states_of(
         self, ids: Sequence[list[int]], batch_size: int = EVAL_BATCH, attentions: bool = False

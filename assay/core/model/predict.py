@@ -202,7 +202,7 @@ class TorchPredictor:
         import torch
 
         with torch.inference_mode():
-            return self.module(**_tensors(inputs)).logits.float().numpy()
+            return self.module(**tensors(inputs)).logits.float().numpy()
 
     def states(
         self, texts: Sequence[str], batch_size: int = EVAL_BATCH, attentions: bool = False
@@ -225,7 +225,7 @@ class TorchPredictor:
         from assay.core.model.outputs import attentions_of, cross_attentions_of, hidden_states_of
 
         for rows, inputs in self.encoder.id_batches(ids, batch_size):
-            batch = _tensors(inputs)
+            batch = tensors(inputs)
             with torch.inference_mode():
                 out = module(**batch, output_hidden_states=True, output_attentions=attentions)
             mask = batch["attention_mask"].bool()
@@ -333,7 +333,8 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase, ids: torch.Tensor) -> tor
     return torch.isin(ids, torch.tensor(sorted(set(tokenizer.all_special_ids))))
 
 
-def _tensors(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def tensors(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """The same arrays as torch tensors, nothing copied."""
     import torch
 
     return {name: torch.from_numpy(value) for name, value in inputs.items()}
