@@ -44,6 +44,7 @@ TITLES = {
     "distances_change": "Bracket F1, change",
     "without_role_heads": "Heads without a role",
     "lost_without_role_heads": "Lost heads without a role",
+    "token_kl": "Divergence a token",
     "mse": "Mean squared error",
     "mae": "Mean absolute error",
     "size_bytes": "Size",
@@ -146,7 +147,7 @@ def figure(value: float | None, unit: str = "") -> str:
     if unit == "rows":
         return count(value)
     text = count(value) if float(value).is_integer() and abs(value) < 1e15 else significant(value)
-    return f"{text} {unit}" if unit not in ("", "count") else text
+    return text if unit in ("", "count", "perplexity", "ratio") else f"{text} {unit}"
 
 
 def metric(item: Metric | None, interval: bool = True) -> str:

@@ -82,7 +82,7 @@ def metrics_of(answers: Answers, texts: Sequence[str], artifact: Artifact) -> li
         return metrics
     return [
         *metrics,
-        of_tokens("perplexity_ratio", answers.nll - answers.teacher_nll, "times the teacher's", False, then=np.exp),
+        of_tokens("perplexity_ratio", answers.nll - answers.teacher_nll, "ratio", False, then=np.exp),
         of_tokens("token_loyalty", answers.same, "fraction", True),
         of_tokens("token_kl", answers.kl, "nats per token", False),
     ]
