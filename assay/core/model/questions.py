@@ -14,7 +14,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from assay.core.artifact import LanguageTask
-from assay.core.errors import NotGiven
+from assay.core.errors import AssayError, NotGiven
 
 NOT_ASKED = -100  # the index that cross-entropy leaves out
 SHARE = 0.15  # of the tokens are hidden
@@ -75,7 +75,9 @@ class Asker:
 
     def at(self, ids: Sequence[int], places: Sequence[int]) -> Question:
         """Of the tokens at `places`, all hidden at once (fill-mask) or each after those before it (text-generation),
-        where the first token cannot be asked."""
+        where the first token cannot be asked: AssayError."""
+        if self.task == "text-generation" and 0 in places:
+            raise AssayError("a causal model cannot be asked for the first token: nothing stands before it")
         shown, targets = list(ids), [NOT_ASKED] * len(ids)
         for place in places:
             if self.task == "fill-mask":

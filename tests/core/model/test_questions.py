@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tiny_models import tiny_tokenizer
 
-from assay.core.errors import NotGiven
+from assay.core.errors import AssayError, NotGiven
 from assay.core.model.questions import NOT_ASKED, Asker
 
 BERT = tiny_tokenizer("bert")
@@ -62,6 +62,8 @@ def test_a_causal_model_is_asked_each_token_at_the_one_before_it() -> None:
     assert asker.at(ids, [2]).targets[1] == ids[2]
     assert asker.at(ids, [2]).places == [1]
     assert asker.last(ids).places == [len(ids) - 1]  # what follows the text
+    with pytest.raises(AssayError, match="nothing stands before it"):
+        asker.at(ids, [0])
 
 
 def test_no_mask_token_no_question() -> None:
