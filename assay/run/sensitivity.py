@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.core.artifact import Artifact, open_finished, open_source
+from assay.core.artifact import Artifact, is_language, open_finished, open_source
 from assay.core.data.prepare import NAMES, Split
 from assay.core.errors import InputError
 from assay.core.manifest import write_json
@@ -47,12 +47,14 @@ def analyse(run: Path, variant: str, split: str, rows: int | None, groups: int, 
 
     `variant` names one of the run, or a finished folder of its store. The first `rows` of the split are used, which
     are a fair sample. `groups` are neuron groups a layer, 0 for none. InputError where the run, the variant or its rows
-    are not there."""
+    are not there, and for a language model."""
     from reports.sensitivity import build
 
     if split not in NAMES:
         raise InputError(f"split {split!r} is not one of {', '.join(NAMES)}")
     record = _record(run)
+    if is_language(record["task"]):
+        raise InputError(f"{run}: all answers without each part are compared, and those of a language model do not fit")
     name, artifact = find_weights(run, record, variant)
     chosen = _visible(read_split(run / "data", split), rows, record["task"])
     found = sensitivity(artifact, chosen, record["job"]["data"]["max_length"], groups, progress)

@@ -14,6 +14,7 @@ from tiny_models import write_tiny
 from assay.core.artifact import LanguageTask
 from assay.core.errors import InputError
 from assay.core.model.anatomy import FAMILIES
+from assay.run.sensitivity import analyse
 from reports.collect import collect
 from reports.rows import quality_name
 
@@ -53,6 +54,8 @@ def test_a_language_model_goes_all_the_way(family: str, task: LanguageTask, tmp_
     assert slim.metrics["perplexity"].n == answers["tokens"].sum()
     skipped = read(tmp_path / "run" / "results" / "slim" / "probes" / "fidelity.json")["skipped"]
     assert "fidelity compares labels" in skipped
+    with pytest.raises(InputError, match="those of a language model do not fit"):
+        analyse(tmp_path / "run", "teacher", "test", 8, 0, lambda done, total: None)
     assert "perplexity" in outcome.report.read_text().lower()
 
 
