@@ -50,19 +50,23 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "prune_layers": {"keep": 1},
     "prune_weights": {"fraction": 0.5},
     "quantize": {},
+    "reduce_width": {"width": 16, "rows": 8},
     "share_layers": {"every": 2},
     "sparse_finetune": BRIEF | {"fraction": 0.5},
 }
 FILES = TESTS / "probe" / "files"
 TREES = {name: str(FILES / f"{name}.conllu") for name in ("train", "test")}
 MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
+    "cloze": {"facts": str(FILES / "facts.jsonl")},
     "edges": TREES,
     "heads": {"treebank": TREES["train"]},
+    "minimal_pairs": {"pairs": str(FILES / "pairs.jsonl")},
     "senteval": {"files": [str(FILES / "length.tsv")]},
     "structure": TREES,
     "tokens": TREES,
     "trees": {"treebank": TREES["train"]},
 }
+OF_LANGUAGE_MODELS = ("cloze", "minimal_pairs", "surprisal")  # probes that a classifier cannot answer
 METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
 every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)
 every_step = pytest.mark.parametrize("name", STEPS.names())
@@ -278,18 +282,39 @@ def opened(shop: Path, showing: Artifact) -> dict[str, Predictor]:
     return {name: open_predictor(artifact, 32) for name, artifact in artifacts.items()}
 
 
+@pytest.fixture(scope="module")
+def naming(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
+    """The same of a model that names tokens, of which no probe but those of answers asks for a graph."""
+    folder = tmp_path_factory.mktemp("naming")
+    for name, seed in (("torch", 0), ("teacher", 7)):
+        write_tiny(folder / name, layers=2, seed=seed, task="fill-mask")
+    artifacts = {name: open_source(folder / name, "fill-mask") for name in ("torch", "teacher")}
+    artifacts["plain"] = carry_out(folder, artifacts["torch"], [("export_onnx", {})], job_data(task="fill-mask"))
+    return {name: open_predictor(artifact, 32) for name, artifact in artifacts.items()}
+
+
+@pytest.fixture
+def subjects(name: str, request: pytest.FixtureRequest) -> dict[str, Predictor]:
+    """The models that the probe of that name examines."""
+    return request.getfixturevalue("naming" if name in OF_LANGUAGE_MODELS else "opened")
+
+
+def context_of(full: Predictor) -> ProbeContext:
+    return ProbeContext(SEED, job_data(task=full.artifact.task), full, log=lambda line: None)
+
+
 @every_probe
 def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(
-    name: str, shop: Path, opened: dict[str, Predictor]
+    name: str, shop: Path, subjects: dict[str, Predictor]
 ) -> None:
     probe, texts = made(PROBES, name).tiny(), job_data().test.texts
-    model, full = opened["torch"], opened["teacher"]
+    model, full = subjects["torch"], subjects["teacher"]
     before, answers = content(shop), [each.logits(texts) for each in (model, full)]
     runs = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
-        runs.append(probe.run(model, ProbeContext(SEED, job_data(), full, log=lambda line: None)))
+        runs.append(probe.run(model, context_of(full)))
     assert runs[0] == runs[1]
     assert runs[0].metrics
     assert content(shop) == before
@@ -298,14 +323,14 @@ def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(
 
 
 @every_probe
-def test_a_probe_says_what_it_needs(name: str, opened: dict[str, Predictor]) -> None:
+def test_a_probe_says_what_it_needs(name: str, subjects: dict[str, Predictor]) -> None:
     """One that looks inside cannot examine a graph of logits; one of hidden states can where the graph shows them."""
     probe = made(PROBES, name).tiny()
     able = {"logits": ["plain", "showing"], "states": ["showing"], "torch": []}[probe.needs]
-    examine = ProbeContext(SEED, job_data(), opened["teacher"], log=lambda line: None)
-    for graph in ("plain", "showing"):
+    examine = context_of(subjects["teacher"])
+    for graph in sorted({"plain", "showing"} & subjects.keys()):
         if graph in able:
-            assert probe.run(opened[graph], examine).metrics
+            assert probe.run(subjects[graph], examine).metrics
         else:
             with pytest.raises(NotGiven):
-                probe.run(opened[graph], examine)
+                probe.run(subjects[graph], examine)

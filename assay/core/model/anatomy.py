@@ -51,6 +51,30 @@ class Stack:
 
 
 @dataclass(frozen=True)
+class Residual:
+    """Where the states between layers, the residual stream, are written, read and normalised beside the linear maps of
+    the layers. A path that a model lacks is passed over, since heads differ by task.
+
+    tables:      embeddings [.., width], the word embedding among them
+    layer_norms: norms over the width in a layer, that of the attention and that of the feed-forward, from the layer
+    norms:       those outside the layers, whose outputs are states too
+    readers:     linear maps [.., width] of the heads
+    last_norm:   its output is multiplied by the word embedding where a language model names tokens by it
+    entry:       the map from embeddings of another width to the states'; where it is there, tables, norms and the last
+                 norm are of that other width
+    norm_first:  a layer's norms stand before its maps, which alone read what they give
+    """
+
+    tables: tuple[str, ...]
+    layer_norms: tuple[str, str]
+    norms: tuple[str, ...]
+    readers: tuple[str, ...]
+    last_norm: str | None = None
+    entry: str | None = None
+    norm_first: bool = False
+
+
+@dataclass(frozen=True)
 class Family:
     """One model type of transformers. Layers are numbered through all stacks: the encoder's, then the decoder's.
 
@@ -61,6 +85,7 @@ class Family:
     position_bias:  "handed on": each layer is given one `position_bias` [batch, heads, tokens, tokens] for all layers,
                     at `bias_module`; "first layer": the first computes it from weights of its own and hands it on
     kernels:        attention implementations of the oldest transformers we support
+    residual:       where its states are written and read; None where that is not told here
     ..._key:        names in `config.json`
     """
 
@@ -79,6 +104,7 @@ class Family:
     position_bias: Literal["handed on", "first layer"] | None = None
     bias_module: str | None = None
     kernels: tuple[str, ...] = ("eager", "sdpa")
+    residual: Residual | None = None
 
     @property
     def reads_last(self) -> bool:
@@ -102,7 +128,22 @@ def _encoder(base: str, head: tuple[str, ...], classifier: str, **other: object)
     return Family(base=base, head=head, classifier=classifier, **{**about, **other})  # type: ignore[arg-type]
 
 
-_ROBERTA = _encoder("roberta", ("classifier",), "classifier.out_proj", first_position=2)
+def _post_norm(
+    base: str,
+    readers: tuple[str, ...],
+    last_norm: str,
+    layer_norms: tuple[str, str] = ("attention.output.LayerNorm", "output.LayerNorm"),
+    entry: str | None = None,
+) -> Residual:
+    """The stream of an encoder whose norms stand after each sum."""
+    tables = tuple(f"{base}.embeddings.{kind}_embeddings" for kind in ("word", "position", "token_type"))
+    return Residual(tables, layer_norms, (f"{base}.embeddings.LayerNorm",), readers, last_norm, entry)
+
+
+_ROBERTA = _encoder(
+    "roberta", ("classifier",), "classifier.out_proj", first_position=2,
+    residual=_post_norm("roberta", ("classifier.dense", "lm_head.dense"), "lm_head.layer_norm"),
+)  # fmt: skip
 _DEBERTA = Attention(
     q=tuple(f"attention.self.{name}" for name in ("query_proj", "pos_query_proj", "pos_key_proj")),
     kv=("attention.self.key_proj", "attention.self.value_proj"),
@@ -140,10 +181,18 @@ def _bart_stack(side: str, cross: Attention | None) -> Stack:
 
 
 FAMILIES: dict[str, Family] = {
-    "bert": _encoder("bert", ("bert.pooler", "classifier"), "classifier"),
+    "bert": _encoder(
+        "bert", ("bert.pooler", "classifier"), "classifier",
+        residual=_post_norm("bert", ("bert.pooler.dense", "cls.predictions.transform.dense"),
+                            "cls.predictions.transform.LayerNorm"),
+    ),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
-    "electra": _encoder("electra", ("classifier",), "classifier.out_proj", kernels=("eager",)),
+    "electra": _encoder(
+        "electra", ("classifier",), "classifier.out_proj", kernels=("eager",),
+        residual=_post_norm("electra", ("classifier.dense", "generator_predictions.dense"),
+                            "generator_predictions.LayerNorm", entry="electra.embeddings_project"),
+    ),
     "distilbert": _encoder(
         "distilbert", ("pre_classifier", "classifier"), "classifier",
         stacks=(
@@ -151,11 +200,15 @@ FAMILIES: dict[str, Family] = {
                   "n_layers", "n_heads", "hidden_dim"),
         ),
         width_key="dim",
+        residual=_post_norm("distilbert", ("pre_classifier", "vocab_transform"), "vocab_layer_norm",
+                            ("sa_layer_norm", "output_layer_norm")),
     ),
     "mpnet": _encoder(
         "mpnet", ("classifier",), "classifier.out_proj",
         stacks=(Stack("mpnet.encoder.layer", _MPNET),),
         first_position=2, position_bias="handed on", bias_module="attention", kernels=("eager",),
+        residual=_post_norm("mpnet", ("classifier.dense", "lm_head.dense"), "lm_head.layer_norm",
+                            ("attention.LayerNorm", "output.LayerNorm")),
     ),
     "deberta-v2": _encoder(
         "deberta", ("pooler", "classifier"), "classifier",
@@ -171,11 +224,15 @@ FAMILIES: dict[str, Family] = {
         (Stack("transformer.h", _GPT2, None, ("mlp.c_fc",), "mlp.c_proj", "n_layer", "n_head", "n_inner"),),
         "transformer.wte", "score", ("score",),
         width_key="n_embd", positions_key="n_positions", causal=True,
+        residual=Residual(("transformer.wte", "transformer.wpe"), ("ln_1", "ln_2"), ("transformer.ln_f",),
+                          ("score", "lm_head"), norm_first=True),
     ),
     "llama": Family(
         "model", (Stack("model.layers", _LLAMA, None, ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj"),),
         "model.embed_tokens", "score", ("score",),
         head_dim_key="head_dim", kv_heads_key="num_key_value_heads", causal=True,
+        residual=Residual(("model.embed_tokens",), ("input_layernorm", "post_attention_layernorm"), ("model.norm",),
+                          ("score", "lm_head"), norm_first=True),
     ),
     "bart": Family(
         "model", (_bart_stack("encoder", None), _bart_stack("decoder", _bart("encoder_attn"))),

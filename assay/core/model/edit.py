@@ -1,5 +1,5 @@
 """What an edit is: one change of shape that can be replayed. The edits are in `edits.py`, `factor_edits.py`,
-`share_edit.py` and `duplicate_edit.py`."""
+`share_edit.py`, `duplicate_edit.py` and `width_edit.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Changes of shape that can be replayed: which heads, layers, feed-forward neurons and tokens stay, which matrices are
-factored, which layers share weights and which are run again.
+factored, which layers share weights and which are run again, how wide the states are.
 
 Uneven heads, narrower feed-forward blocks and removed layers do not fit a transformers config, so each change is an
 `Edit` in the manifest. It is applied once to a model with weights (pruning) and replayed on an empty one (loading), by
@@ -21,6 +21,7 @@ from assay.core.model.factor_edits import FactoriseEmbedding, LowRank
 from assay.core.model.layout import Layout, unedited_layout
 from assay.core.model.ranges import from_ranges, to_ranges
 from assay.core.model.share_edit import ShareLayers
+from assay.core.model.width_edit import ReduceWidth
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -147,11 +148,13 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
                 return ShareLayers(data["groups"])
             case "duplicate_layers":
                 return DuplicateLayers(data["layers"], data["times"], data["of"])
+            case "reduce_width":
+                return ReduceWidth(data["width"], data["of"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"edit {str(data)[:200]} cannot be read: {error!r}") from None
     kinds = (
         KeepCrossHeads, KeepHeads, KeepLayers, KeepNeurons, KeepVocab,
-        LowRank, FactoriseEmbedding, ShareLayers, DuplicateLayers,
+        LowRank, FactoriseEmbedding, ShareLayers, DuplicateLayers, ReduceWidth,
     )  # fmt: skip
     raise InputError(f"edit {data['edit']!r} is not one of {', '.join(sorted(each.kind for each in kinds))}")
 
@@ -198,7 +201,7 @@ def apply_edits(module: PreTrainedModel, edits: Sequence[Edit], family: Family, 
     from assay.core.model.reshape import check_reshape, reshape
 
     layouts = _stages(edits, getattr(module, "layout", None) or unedited_layout(module.config.to_dict(), family))
-    check_reshape(module, family, layouts)
+    check_reshape(module, family, layouts, empty)
     for before, after in pairwise(layouts):
         reshape(module, family, before, after, empty)
     module.layout = layouts[-1]  # type: ignore[assignment]

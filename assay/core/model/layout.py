@@ -34,13 +34,14 @@ class LayerLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """The present layers from bottom to top; `head_dim` is the width of one head and `width` that of the states between
-    layers, which never change. `tokens` are the original ids of the rows of the word embedding, ascending: row 0 holds
-    the token whose id was `tokens[0]`.
+    """The present layers from bottom to top; `head_dim` is the width of one head, which never changes, and `width` that
+    of the states between layers. `tokens` are the original ids of the rows of the word embedding, ascending: row 0
+    holds the token whose id was `tokens[0]`.
 
     `queries_per_kv`: heads that share one key/value head in the original model (grouped-query attention), head h using
     key/value head h // queries_per_kv. `embedding_rank`: that of the word embedding where it is factored. `numbered`:
-    layer numbers given so far, those of the original model and of repeats."""
+    layer numbers given so far, those of the original model and of repeats. `rotations`: how often the states were put
+    in another basis, in which they may be narrower than the config says. `family`: the model type."""
 
     layers: tuple[LayerLayout, ...]
     head_dim: int
@@ -49,6 +50,8 @@ class Layout:
     queries_per_kv: int = 1
     embedding_rank: int | None = None
     numbered: int = 0
+    rotations: int = 0
+    family: str = ""
 
     def layer(self, index: int, asked_by: str) -> LayerLayout:
         """The layer of that original number; InputError names what is present."""
@@ -94,6 +97,7 @@ def unedited_layout(
         tokens=range(sizes.get("vocab_size", 0) if vocabulary is None else vocabulary),
         queries_per_kv=queries // sizes.get(family.kv_heads_key or "", queries),
         numbered=len(layers),
+        family=config.get("model_type", ""),
     )
 
 

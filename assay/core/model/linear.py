@@ -80,6 +80,41 @@ def select(linear: nn.Module, positions: Sequence[int], dim: int) -> None:
     linear.weight = part_of(linear.weight, index, stored)  # type: ignore[arg-type]
     if dim == 0 and linear.bias is not None:
         linear.bias = part_of(linear.bias, index, 0)  # type: ignore[arg-type]
+    _state_sizes(linear)
+
+
+@torch.no_grad()
+def transform(linear: nn.Module, by: Tensor, dim: int) -> None:
+    """Let a linear map x -> W x + b give W' = by^T W and b' = by^T b (dim 0), or read through W' = W by (dim 1), in
+    place. `by`: [outputs or inputs before, after], multiplied in float64."""
+    if isinstance(linear, FactoredLinear):
+        transform((linear.second, linear.first)[dim], by, dim)
+        return
+    before, by = matrix(linear).double(), by.double()
+    after = by.T @ before if dim == 0 else before @ by
+    linear.weight = _like(linear.weight, after.T if isinstance(linear, Conv1D) else after)  # type: ignore[arg-type]
+    if dim == 0 and linear.bias is not None:
+        linear.bias = _like(linear.bias, by.T @ linear.bias.double())  # type: ignore[arg-type, operator]
+    _state_sizes(linear)
+
+
+@torch.no_grad()
+def add_bias(linear: nn.Module, read: Tensor) -> None:
+    """Let a linear map give what it gives for inputs that are `read` [inputs] further off, in place; it gets a bias
+    where it has none."""
+    outer = linear.second if isinstance(linear, FactoredLinear) else linear
+    more = matrix(linear).double() @ read.double()
+    total = more if outer.bias is None else more + outer.bias.double()  # type: ignore[operator]
+    outer.bias = _like(outer.weight, total)  # type: ignore[arg-type]
+
+
+def _like(old: Tensor, values: Tensor) -> nn.Parameter:
+    """A new parameter of these values, of the dtype of the old one and trained or not as it is."""
+    return nn.Parameter(values.to(old.dtype).contiguous(), requires_grad=old.requires_grad)
+
+
+def _state_sizes(linear: nn.Module) -> None:
+    """Let the attributes that say how large a linear map is follow its weight."""
     outputs, inputs = matrix(linear).shape
     names = ("nf", "nx") if isinstance(linear, Conv1D) else ("out_features", "in_features")
     for name, size in zip(names, (outputs, inputs), strict=True):

@@ -1,8 +1,8 @@
 """Bring a transformer in place from one layout to another: whole layers, attention heads, feed-forward neurons and
-tokens go, matrices are factored, layers get the weights of others or are run again.
+tokens go, matrices are factored, layers get the weights of others or are run again, states get narrower.
 
 Where something is cut, the modules stay the same ones; their parameters are replaced by smaller ones of the same dtype,
-device and `requires_grad`, and what stays gives the numbers it gave before. Only factors approximate.
+device and `requires_grad`, and what stays gives the numbers it gave before. Factors and narrower states approximate.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from assay.core.model.key_values import match_queries
 from assay.core.model.layout import LayerLayout, Layout
 from assay.core.model.linear import in_width, out_width, select
 from assay.core.model.low_rank import split
+from assay.core.model.narrow import check_basis, narrow
 from assay.core.model.position_bias import narrow_bias, own_bias
 from assay.core.model.vocabulary import cut_vocabulary
 
 
-def check_reshape(module: PreTrainedModel, family: Family, layouts: Sequence[Layout]) -> None:
+def check_reshape(module: PreTrainedModel, family: Family, layouts: Sequence[Layout], empty: bool = False) -> None:
     """That `module`, which has the first of `layouts`, can be brought to the others in turn.
 
-    AssayError where it has another; InputError where layers that may not count their own number into their output, or
-    where the family has no map or embedding of the kind that would be factored."""
+    AssayError where it has another, or lacks the basis that narrower states need; InputError where layers that may not
+    count their own number into their output, or where the family has no map or embedding of the kind that would be
+    factored."""
     before, after = layouts[0], layouts[-1]
     blocks = blocks_of(module, family)
     _check_fits(blocks, before)
@@ -46,6 +48,8 @@ def check_reshape(module: PreTrainedModel, family: Family, layouts: Sequence[Lay
             raise InputError(f"low_rank: layer {layer.index} has no map {sorted(absent)[0]!r}; it has {there}")
     if after.embedding_rank != before.embedding_rank:
         check_embedding(module, family, after.embedding_rank)
+    if not empty:
+        check_basis(module, layouts)
 
 
 def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layout, empty: bool = False) -> None:
@@ -53,6 +57,7 @@ def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layo
     follow. `empty`: factors need not be computed from the weights, which mean nothing yet."""
     blocks = blocks_of(module, family)
     cut_vocabulary(module, family, before.tokens, after.tokens)
+    narrow(module, family, before, after, empty)
     if after.embedding_rank != before.embedding_rank:
         factorise_embedding(module, family, after.embedding_rank, empty)
     unfactored = [[replace(layer, ranks={}) for layer in layout.layers] for layout in (before, after)]
