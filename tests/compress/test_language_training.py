@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from by_family import case
 from tiny_jobs import carry_out, context, job_data, step_of, stopping_at
 from torch import nn
 
@@ -32,7 +33,7 @@ MakeArtifact = Callable[..., Artifact]
 QUICK = {"epochs": 6.0, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 TEXTS = ["the great film was good", "the slow plot was dull", "a man and a woman", "one two three best"] * 12
 ROWS = Split(TEXTS, np.zeros(len(TEXTS), np.int64), list(range(1, len(TEXTS) + 1)))
-BOTH: list[tuple[str, LanguageTask]] = [("bert", "fill-mask"), ("gpt2", "text-generation")]
+BOTH = [case("bert", "fill-mask", slow=False), case("gpt2", "text-generation", slow=True)]
 
 
 def data_of(task: LanguageTask) -> Any:

@@ -98,6 +98,7 @@ def test_moments_are_those_of_real_tokens(bert: Artifact) -> None:
     torch.testing.assert_close(again[4].given, seen[4].given)
 
 
+@pytest.mark.slow
 def test_directions_that_hold_nothing_go_first(bert: Artifact, tmp_path: Path) -> None:
     """Saved, opened and written as a graph. Controls: narrower than the states, and a random basis of the width."""
     source = planted(bert, tmp_path / "planted", 16)
@@ -137,7 +138,7 @@ def test_principal_components_lose_less_than_a_random_basis(
     ("family", "task"),
     [
         case("bert", "text-classification", slow=True),
-        case("gpt2", "text-generation", slow=False),
+        case("gpt2", "text-generation", slow=True),
         *(case(name, "text-classification", slow=True) for name in ("gpt2", "llama", "electra", "roberta", "mpnet")),
         *(case(name, "fill-mask", slow=True) for name in ("bert", "roberta", "electra", "distilbert", "mpnet")),
         case("llama", "text-generation", slow=True),
