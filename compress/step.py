@@ -70,6 +70,9 @@ class Step(BaseModel, ABC):
         a setting names what `layout` does not have. A step that changes no shape and names no layer inherits this."""
         return layout
 
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """As `check`, which it goes before: refuse what does not fit the job's task. Raises SettingError."""
+
     @property
     def shows_states(self) -> bool:
         """Whether the graph that it writes, and those made of it, give hidden states for probes to look at."""

@@ -20,13 +20,16 @@ from compress.step import Context, Step
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
     from transformers import PreTrainedModel
 
     from assay.core.data.prepare import JobData
+    from assay.core.model.anatomy import Family
     from assay.core.model.layout import Layout
     from assay.core.train import Loss, Schedule
     from compress.sparsity.matrices import Matrix
 
+SAME_TOKENS = "a language model learns from a teacher of the same tokens; cut the vocabulary after it"
 ATTENTION = "eager"  # with dropout, torch's fused attention kernel is the slower one on a CPU
 
 
@@ -116,7 +119,7 @@ def teacher_answers(ctx: Context) -> tuple[np.ndarray | None, PreTrainedModel | 
 
     assert ctx.teacher is not None
     if not same_tokens(ctx.lineage[-1], ctx.teacher):
-        raise InputError("a language model learns from a teacher of the same tokens; cut the vocabulary after it")
+        raise InputError(SAME_TOKENS)
     return None, load_module(ctx.teacher, attn_implementation="sdpa")
 
 
@@ -181,9 +184,20 @@ def _freeze(module: PreTrainedModel, step: TrainingStep) -> None:
 
     family = family_of(module.config.model_type)
     blocks = modules_of(module, family)
-    embeddings = module.get_submodule(family.word_embeddings.rpartition(".")[0])
-    for part in (embeddings, *blocks[: step.frozen(len(blocks))]):
+    for part in (*_embeddings(module, family), *blocks[: step.frozen(len(blocks))]):
         part.requires_grad_(False)
+
+
+def _embeddings(module: PreTrainedModel, family: Family) -> list[nn.Module]:
+    """The module that holds the word embedding, with positions and norm; the tables alone where the base holds them."""
+    from torch import nn
+
+    home = family.word_embeddings.rpartition(".")[0]
+    if home != family.base:
+        return [module.get_submodule(home)]
+    layers = tuple(f"{stack.layers}." for stack in family.stacks)
+    parts = module.named_modules()
+    return [part for name, part in parts if isinstance(part, nn.Embedding) and not name.startswith(layers)]
 
 
 def _set_dropout(module: PreTrainedModel, rate: float) -> None:

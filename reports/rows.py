@@ -47,12 +47,13 @@ def quality_name(run: Run) -> str | None:
 
 
 def kept(run: Run, variant: Variant) -> float | None:
-    """The variant's quality as a share of the teacher's; None where the teacher has none to keep."""
+    """The variant's quality as a share of the teacher's; None where the teacher has none to keep, such as a correlation
+    of 0 or below."""
     name = quality_name(run)
     if name is None or run.teacher is None:
         return None
     ours, full = _value(variant, name), _value(run.teacher, name)
-    return ours / full if ours is not None and full else None
+    return ours / full if ours is not None and full is not None and full > 0 else None
 
 
 def quality(run: Run, variant: Variant) -> float | None:

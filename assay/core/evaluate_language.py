@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 from scipy.special import log_softmax
 
-from assay.core.artifact import Artifact
 from assay.core.metric import Metric
 from assay.core.model.language import LanguageModel
 from assay.core.model.questions import Question
@@ -27,12 +26,14 @@ class Answers:
     """Sums over the asked tokens of each text, all float64 [texts].
 
     tokens: how many were asked; nll: of -log probability of the right token, in nats; right: of 1 where it was the
-    likeliest. Beside a teacher: teacher_nll; same: of 1 where both found the same token likeliest; kl: of the
-    divergence of the model's distribution from the teacher's, KL(teacher || model), in nats."""
+    likeliest; bytes: of the text that the asked tokens stand for, for text-generation. Beside a teacher: teacher_nll;
+    same: of 1 where both found the same token likeliest; kl: of the divergence of the model's distribution from the
+    teacher's, KL(teacher || model), in nats."""
 
     tokens: np.ndarray
     nll: np.ndarray
     right: np.ndarray
+    bytes: np.ndarray | None = None
     teacher_nll: np.ndarray | None = None
     same: np.ndarray | None = None
     kl: np.ndarray | None = None
@@ -46,14 +47,27 @@ class Answers:
 def answer(model: LanguageModel, texts: Sequence[str], teacher: LanguageModel | None = None) -> Answers:
     """What the model makes of each text, beside its teacher where one is given and has the same tokens."""
     questions = [model.asker.about(ids) for ids in model.encoder.ids(texts)]
+    read = _bytes_asked(model, texts) if model.asker.task == "text-generation" else None
     if teacher is None or not same_tokens(model, teacher):
-        return Answers(*np.array(model.ask(questions, partial(_alone, questions))).reshape(-1, 3).T)
+        tokens, nll, right = np.array(model.ask(questions, partial(_alone, questions))).reshape(-1, 3).T
+        return Answers(tokens, nll, right, read)
     order = sorted(range(len(questions)), key=lambda row: len(questions[row].ids))
     found = np.zeros((len(questions), 6))
     for start in range(0, len(order), TOGETHER):
         rows = order[start : start + TOGETHER]
         found[rows] = _together(model, teacher, [questions[row] for row in rows])
-    return Answers(*found.T)
+    tokens, nll, right, *beside = found.T
+    return Answers(tokens, nll, right, read, *beside)
+
+
+def _bytes_asked(model: LanguageModel, texts: Sequence[str]) -> np.ndarray:
+    """float64 [texts]: bytes from the end of the first token, which no causal model is asked, to that of the last; the
+    first may be one that is no part of the text."""
+    sizes = []
+    for text, spans in zip(texts, model.encoder.offsets(texts), strict=True):
+        ends = [0 if span is None else span[1] for span in spans] or [0]
+        sizes.append(len(text[ends[0] : max(ends)].encode()))
+    return np.array(sizes, np.float64)
 
 
 def same_tokens(model: LanguageModel, teacher: LanguageModel) -> bool:
@@ -61,10 +75,11 @@ def same_tokens(model: LanguageModel, teacher: LanguageModel) -> bool:
     return model.encoder.tokenizer.get_vocab() == teacher.encoder.tokenizer.get_vocab()
 
 
-def metrics_of(answers: Answers, texts: Sequence[str], artifact: Artifact) -> list[Metric]:
+def metrics_of(answers: Answers) -> list[Metric]:
     """perplexity: exp of the mean nll of a token, among the hidden ones for fill-mask; token_accuracy. For
-    text-generation bits_per_byte: nll in bits by bytes of text, which does not depend on how texts are cut into
-    tokens. Beside a teacher: perplexity_ratio (1 = as good), token_loyalty (same likeliest token), token_kl.
+    text-generation bits_per_byte: nll in bits by bytes of the text that was asked for, which hardly depends on how
+    texts are made into tokens. Beside a teacher: perplexity_ratio (1 = as good), token_loyalty (same likeliest token),
+    token_kl.
 
     None at all where no token was asked."""
     n = int(answers.tokens.sum())
@@ -75,9 +90,8 @@ def metrics_of(answers: Answers, texts: Sequence[str], artifact: Artifact) -> li
         of_tokens("perplexity", answers.nll, "perplexity", False, then=np.exp),
         of_tokens("token_accuracy", answers.right, "fraction", True),
     ]
-    if artifact.task == "text-generation":
-        sizes = np.array([len(text.encode()) for text in texts], np.float64)
-        metrics.append(_ratio("bits_per_byte", answers.nll / np.log(2), "bits per byte", False, n=n, by=sizes))
+    if answers.bytes is not None:
+        metrics.append(_ratio("bits_per_byte", answers.nll / np.log(2), "bits per byte", False, n=n, by=answers.bytes))
     if answers.teacher_nll is None or answers.same is None or answers.kl is None:
         return metrics
     return [

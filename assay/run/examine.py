@@ -21,10 +21,8 @@ from assay.core.config.job import Chain
 from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare, evaluate
-from assay.core.evaluate_language import answer, metrics_of
 from assay.core.manifest import ERROR, hash_file, key_of, write_atomic, write_json
 from assay.core.metric import Metric
-from assay.core.model.language import LanguageModel
 from assay.run.failure import leave_error, one_line, raise_disk_error, told
 from assay.run.opened import Opened
 from assay.run.progress import Display
@@ -152,11 +150,14 @@ class Examiner:
     def _judge_language(self, artifact: Artifact) -> tuple[list[Metric], pd.DataFrame]:
         import pandas as pd
 
+        from assay.core.evaluate_language import answer, metrics_of
+        from assay.core.model.language import LanguageModel
+
         texts = self.data.test.texts
         model = cast(LanguageModel, self.open(artifact))
         teacher = cast(LanguageModel, self.open(self.teacher)) if artifact.key != self.teacher.key else None
         answers = answer(model, texts, teacher)
-        return metrics_of(answers, texts, artifact), pd.DataFrame({"row": self.data.test.rows} | answers.columns())
+        return metrics_of(answers), pd.DataFrame({"row": self.data.test.rows} | answers.columns())
 
     def _probe(self, subject: Subject, name: str, probe: Probe, key: str) -> None:
         path = self._folder(subject) / "probes" / f"{name}.json"

@@ -17,9 +17,9 @@ def check_fit(job: Job, source: Artifact) -> None:
     """ConfigError with every setting that names a layer or head that is not there, or a file that a probe cannot read,
     each with its place in the file."""
     problems: list[Problem] = []
-    full = _follow(job.teacher, ("teacher",), layout_of(source.config), None, problems)
+    full = _follow(job.teacher, ("teacher",), job.task, layout_of(source.config), None, problems)
     for name, chain in job.variants.items():
-        _follow(chain, ("variants", name), full, full, problems)
+        _follow(chain, ("variants", name), job.task, full, full, problems)
     for index, (name, probe) in enumerate(job.probes):
         try:
             probe.check()
@@ -29,13 +29,14 @@ def check_fit(job: Job, source: Artifact) -> None:
 
 
 def _follow(
-    chain: Chain, where: Where, layout: Layout | None, teacher: Layout | None, problems: list[Problem]
+    chain: Chain, where: Where, task: str, layout: Layout | None, teacher: Layout | None, problems: list[Problem]
 ) -> Layout | None:
     """The layout at the end of the chain; None where it cannot be told, and nothing can be checked after that."""
     for index, (name, step) in enumerate(chain):
         if layout is None:
             return None
         try:
+            step.check_task(task, layout, teacher)
             layout = step.check(layout, teacher)
         except InputError as error:
             problems.append(_problem((*where, index), name, error))

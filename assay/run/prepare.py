@@ -14,6 +14,8 @@ from assay.core.model.corrupt import check_tokenizer, check_weights
 from assay.run.fit import check_fit
 from assay.run.label_order import in_order_of
 
+HEADS = ("ForMaskedLM", "ForPreTraining", "ForCausalLM", "LMHeadModel")  # classes that name tokens
+
 
 def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData]:
     """The source model and the rows, both checked; `folder` stands in for the job's model. Raises InputError."""
@@ -22,6 +24,8 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     check_task(job.task, source, folder / "config.json")
     check_weights(folder / WEIGHTS)
     check_tokenizer(folder)
+    if is_language(job.task):
+        check_language(source)
     check_fit(job, source)
     data = prepare(job.data, job.task, job.seed)
     return source, data if job.teacher or is_language(job.task) else in_order_of(source.labels, data)
@@ -33,3 +37,17 @@ def check_task(task: str, source: Artifact, stated_in: Path) -> None:
     if is_language(task) and task != fits:
         advice = f"use task: {fits}" if fits else "models of an encoder and a decoder have no language task here"
         raise InputError(f"task: {task} does not fit a {source.family} model ({stated_in}); {advice}")
+
+
+def check_language(source: Artifact) -> None:
+    """InputError where the config says that the model brings no head over the vocabulary, or where its tokenizer lacks
+    a token that the task needs."""
+    from assay.core.model.load import load_tokenizer
+
+    named = source.config.get("architectures") or []
+    if named and not any(name.endswith(HEADS) for name in named):
+        path = source.path / "config.json"
+        raise InputError(f"{path}: {', '.join(named)} has no head over the vocabulary, which {source.task} needs")
+    tokenizer = load_tokenizer(source)
+    if source.task == "fill-mask" and tokenizer.mask_token is None:
+        raise InputError(f"{source.path}: the tokenizer has no mask token, so {source.task} can hide no token")

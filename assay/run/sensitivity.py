@@ -78,7 +78,9 @@ def find_weights(run: Path, record: dict[str, Any], variant: str) -> tuple[str, 
     weights = [artifact for artifact in artifacts if artifact.format == "torch"]
     if len(done) < len(variants[variant]["steps"]):
         raise InputError(f"{run}: variant {variant!r} is not done ({variants[variant]['error'] or 'waiting'})")
-    return variant, weights[-1] if weights else open_source(Path(variants[variant]["path"]), record["task"])
+    if weights:
+        return variant, weights[-1]
+    return variant, open_source(Path(variants["teacher"]["path"]), record["task"])  # exported as it came
 
 
 def sensitivity(artifact: Artifact, split: Split, max_length: int, groups: int, progress: Progress) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from assay.core.artifact import is_language
-from assay.core.errors import InputError
 from assay.core.model.ablate import Cut, Part, logits_without
 from compress.losses.task import task_loss
 from compress.scores.subject import Subject
@@ -19,9 +17,7 @@ from compress.scores.subject import Subject
 def score(subject: Subject) -> list[Tensor]:
     """Mean loss without each unit less that of the whole model, [units] a layer; below 0 where it is better without.
 
-    InputError for a family of two stacks or of shared layers, for cross-attention heads and for a language model."""
-    if is_language(subject.task):
-        raise InputError("ablation holds all answers without each head; a language model's are too large, use gradient")
+    InputError for a family of two stacks or of shared layers, and for cross-attention heads."""
     part: Part = "neurons" if subject.unit == "neurons" else "heads"
     cuts = [Cut(layer, part, (unit,)) for layer, size in enumerate(subject.sizes) for unit in range(size)]
     change, rows = torch.zeros(len(cuts)), 0

@@ -98,6 +98,11 @@ class MaskedModel(nn.Module):
         super().__init__()
         self._model, self._weights = (model,), weights  # a tuple, so that it is no part of this module
 
+    @property
+    def base_model(self) -> object:
+        """That of the model, whose hooks count here too."""
+        return self._model[0].base_model
+
     def forward(self, **inputs: Tensor) -> object:
         """The model's output."""
         return functional_call(self._model[0], self._weights, kwargs=inputs)

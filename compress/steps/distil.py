@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import InputError, SettingError
 from compress.step import Context
-from compress.training import TrainingStep, open_for_training, same_tokens, teacher_answers, train_and_save
+from compress.training import SAME_TOKENS, TrainingStep, open_for_training, same_tokens, teacher_answers, train_and_save
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,6 +45,11 @@ class Distil(TrainingStep):
         if self.layer_map is not None and teacher is not None:
             self._pairs(layout, teacher)
         return super().check(layout, teacher)
+
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """A language model's teacher must name the same tokens."""
+        if is_language(task) and teacher is not None and len(layout.tokens) != len(teacher.tokens):
+            raise SettingError("distil", SAME_TOKENS)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: as finetune."""

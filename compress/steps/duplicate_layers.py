@@ -27,7 +27,7 @@ class DuplicateLayers(Step):
     on from the last of the original model."""
 
     layers: list[int] = Field(min_length=1)
-    times: int = Field(default=2, ge=2)
+    times: int = Field(default=2, ge=2, le=64)
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import SettingError
 from compress.low_rank.parts import Part, check_parts, lies_in
 from compress.pruning import not_among, save_edited, scoring_batches
@@ -66,6 +66,11 @@ class Factorise(Step):
         if layout.tokens:
             self._check_smaller(len(layout.tokens), layout.width)
         return self._embedding_edits()[0].apply(layout)
+
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """A language model's head may be tied to its embedding, so that is left whole."""
+        if self.embedding_rank is not None and is_language(task):
+            raise SettingError("factorise.embedding_rank", "only the embedding of classifiers can be factored here")
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts by original layer and name of the map: ranks, energy_kept, and left_whole; parameters of all those maps

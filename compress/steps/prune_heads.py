@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_language
 from assay.core.errors import SettingError
 from compress.pruning import choose_units, not_among, save_edited, scoring_subject
 from compress.step import Context, Step
@@ -61,6 +61,12 @@ class PruneHeads(Step):
         """Without the heads that `remove` names; which ones `fraction` takes, only scores can tell."""
         present = self._present(layout)
         return layout if self.remove is None else self._edit(self._named(present)).apply(layout)
+
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """`ablation` is not for language models."""
+        if self.fraction is not None and self.score == "ablation" and is_language(task):
+            text = "ablation holds all answers without each head; a language model's are too large, use gradient"
+            raise SettingError("prune_heads.score", text)
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts by original layer: heads present before, kept, removed, and the scores of those present (none where

@@ -53,6 +53,11 @@ class PruneLayers(Step):
         self._check_present(present, layout.depths)
         return None if self._measured else KeepLayers(keep=self._kept(layout), of=layout.depths).apply(layout)
 
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """`greedy` is not for language models."""
+        if self.strategy == "greedy" and self.layers is None and is_language(task):
+            raise SettingError("prune_layers.strategy", f"greedy holds all answers without each layer; {TOO_LARGE}")
+
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: kept and removed, original layer numbers; `layer_scores` {layer: score} where rows were looked at: the
         lowest went, and greedy's is the loss without the layer, when it went or at the end."""
@@ -107,8 +112,6 @@ class PruneLayers(Step):
         from compress import layer_scores
 
         assert self.keep is not None
-        if self.strategy == "greedy" and is_language(source.task):
-            raise SettingError("prune_layers.strategy", f"greedy holds all answers without each layer; {TOO_LARGE}")
         count, family = len(present) - self.keep, family_of(source.family)
         held_out = ctx.data.validation if self.strategy == "greedy" and len(ctx.data.validation) else None
         batches = list(scoring_batches(source, ctx, self.rows, batch_size=32, split=held_out))

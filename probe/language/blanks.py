@@ -1,12 +1,13 @@
 """Prompts as tokens: what stands before the answer, what stands after it, and the tokens of each answer at that place.
 
 The answer is put in and the whole is read, so that its tokens are those of running text, with a leading space where the
-tokenizer wants one. The tokens of other candidates at the same place are read in one prompt and used in all prompts of
-that template.
+tokenizer wants one. The tokens of all candidates are read in the prompt's frame, the answer with the words next to it,
+which is all that they depend on.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,6 +36,13 @@ def read_blanks(model: LanguageModel, prompts: Sequence[str], answers: Sequence[
     starts = [prompt.index(ANSWER) for prompt in prompts]
     reads = zip(read_texts(model, texts), starts, answers, strict=True)
     return [_blank(read, start, start + len(answer)) for read, start, answer in reads]
+
+
+def frame_of(prompt: str) -> str:
+    """`capital of France is [Y].` -> `is [Y].`: what stands next to the answer, the space between included."""
+    before, _, after = prompt.partition(ANSWER)
+    near = re.search(r"\S*\s*$", before), re.match(r"\s*\S*", after)
+    return ANSWER.join(found.group() if found else "" for found in near)
 
 
 def ends_with_answer(prompt: str) -> bool:

@@ -34,9 +34,19 @@ def numbered_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             item = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise malformed(path, number, f"is not JSON ({error})") from None
+        if "\\ud" in line.lower() and not _is_text(item):
+            raise malformed(path, number, "holds half of a surrogate pair, which is no text")
         if not isinstance(item, dict):
             raise malformed(path, number, f"holds {type(item).__name__}, not an object such as {{...}}")
         yield number, item
+
+
+def _is_text(item: Any) -> bool:
+    try:
+        json.dumps(item, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text_in(item: dict[str, Any], names: tuple[str, ...]) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probe.language.blanks import Blank, Pieces, ends_with_answer, read_blanks
+from probe.language.blanks import Blank, Pieces, ends_with_answer, frame_of, read_blanks
 from probe.language.candidates import Asked, Scores, score_candidates
 from probe.language.facts import Fact
 
@@ -53,12 +53,12 @@ def rank_answers(
 @dataclass(frozen=True)
 class _Relation:
     """candidates: all answers;  drawn: those that every fact's own is ranked among;  right: subject -> its right ones
-    tokens: prompt number -> those of each candidate, none where one is unknown to the tokenizer"""
+    tokens: frame of a prompt -> those of each candidate in it, none where one is unknown to the tokenizer"""
 
     candidates: list[str]
     drawn: frozenset[str]
     right: dict[str, set[str]]
-    tokens: dict[int, list[Pieces]]
+    tokens: dict[str, list[Pieces]]
 
     @classmethod
     def of(
@@ -69,13 +69,17 @@ class _Relation:
         right: dict[str, set[str]] = {}
         for fact in everything:
             right.setdefault(fact.subject, set()).add(fact.answer)
-        prompts = {number: prompt for fact in reversed(facts) for number, prompt in enumerate(fact.prompts)}
-        tokens = {number: _tokens(model, prompt, candidates) for number, prompt in prompts.items()}
+        frames = dict.fromkeys(frame_of(prompt) for fact in facts for prompt in fact.prompts)
+        tokens = {frame: _tokens(model, frame, candidates) for frame in frames}
         return cls(candidates, drawn, right, tokens)
+
+    def tokens_in(self, fact: Fact, number: int) -> list[Pieces]:
+        """Tokens of each candidate in one of the fact's prompts."""
+        return self.tokens[frame_of(fact.prompts[number])]
 
     def asked(self, fact: Fact, number: int) -> list[Pieces]:
         """Tokens of the candidates, none for those that this fact's answer is not ranked among."""
-        both = zip(self.candidates, self.tokens[number], strict=True)
+        both = zip(self.candidates, self.tokens_in(fact, number), strict=True)
         return [pieces if name in self.drawn or name == fact.answer else () for name, pieces in both]
 
     def ranks(self, fact: Fact, scores: dict[int, Scores]) -> Ranks:
@@ -94,17 +98,18 @@ class _Relation:
 
     def _counted(self, fact: Fact, number: int) -> np.ndarray:
         """bool [candidates]: the answer and all others but right ones and those of the same tokens."""
-        tokens = self.tokens[number]
+        tokens = self.tokens_in(fact, number)
         own, right = tokens[self.candidates.index(fact.answer)], self.right[fact.subject]
         both = zip(self.candidates, tokens, strict=True)
         return np.array([name == fact.answer or (name not in right and each != own) for name, each in both])
 
     def _in_vocabulary(self, fact: Fact, scores: dict[int, Scores]) -> float | None:
         number, answer = next(iter(scores)), self.candidates.index(fact.answer)
-        if any(len(self.tokens[each][answer]) != 1 for each in scores):
+        in_prompts = {self.tokens_in(fact, each)[answer] for each in scores}
+        if len(in_prompts) > 1 or any(len(pieces) != 1 for pieces in in_prompts):
             return None
-        (own,) = self.tokens[number][answer]
-        also_right = [self.tokens[number][self.candidates.index(name)] for name in self.right[fact.subject]]
+        ((own,),) = in_prompts
+        also_right = [self.tokens_in(fact, number)[self.candidates.index(name)] for name in self.right[fact.subject]]
         mean = np.mean([each.vocabulary for each in scores.values()], axis=0)
         counted = np.ones(len(mean), dtype=bool)
         counted[[pieces[0] for pieces in also_right if len(pieces) == 1 and pieces[0] != own]] = False
@@ -121,7 +126,10 @@ def _ranked(model: LanguageModel, facts: Sequence[Fact], relation: _Relation) ->
     blanks = _blanks(model, facts)
     answers = [relation.candidates.index(fact.answer) for fact in facts]
     places = [
-        (fact, number) for fact, each in enumerate(blanks) for number in each if relation.tokens[number][answers[fact]]
+        (fact, number)
+        for fact, each in enumerate(blanks)
+        for number in each
+        if relation.tokens_in(facts[fact], number)[answers[fact]]
     ]
     asked = [
         Asked(fact, blanks[fact][number], relation.asked(facts[fact], number), answers[fact]) for fact, number in places

@@ -39,7 +39,7 @@ class ClozeProbe(Probe):
     without prompts of their own."""
 
     facts: str = Field(CAPITALS, min_length=1)
-    templates: str | None = None
+    templates: str | None = Field(None, min_length=1)
     samples: PositiveInt = 50
     candidates: PositiveInt = 50
 

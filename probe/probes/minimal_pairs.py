@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
 from probe.against_teacher import change_metric, paired_change, with_teacher
@@ -54,7 +54,7 @@ class MinimalPairsProbe(Probe):
 
     `masking` is that of `probe/language/sentence_scores.py`."""
 
-    pairs: str | None = None
+    pairs: str | None = Field(None, min_length=1)
     samples: PositiveInt = 100
     masking: Masking = "word_l2r"
 

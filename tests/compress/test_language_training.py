@@ -18,12 +18,14 @@ from by_family import case
 from tiny_jobs import carry_out, context, job_data, step_of, stopping_at
 from torch import nn
 
-from assay.core.artifact import WEIGHTS, Artifact, LanguageTask
+from assay.core.artifact import WEIGHTS, Artifact, LanguageTask, Task, is_language
 from assay.core.data.prepare import Split
 from assay.core.errors import InputError, SettingError
 from assay.core.evaluate_language import answer
 from assay.core.manifest import Manifest
+from assay.core.model.edits import layout_of
 from assay.core.model.language import LanguageModel
+from assay.core.model.load import load_module
 from assay.core.model.predict import open_predictor
 from assay.core.model.questions import NOT_ASKED
 from compress.losses.distil import DistilLoss
@@ -114,14 +116,62 @@ def test_scores_of_heads_come_from_the_loss_of_naming_tokens(tiny_artifact: Make
     assert np.linalg.norm(scores, axis=1) == pytest.approx(1)
 
 
-def test_what_would_not_fit_or_not_compare_is_refused(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
-    source, data = tiny_artifact("bert", task="fill-mask", layers=2), data_of("fill-mask")
-    with pytest.raises(SettingError, match=r"prune_layers\.strategy: greedy holds all answers .* use block_influence"):
-        carry_out(tmp_path, source, [("prune_layers", {"keep": 1, "strategy": "greedy"})], data)
-    with pytest.raises(InputError, match=r"ablation holds all answers .* use gradient"):
-        carry_out(tmp_path, source, [("prune_heads", {"fraction": 0.5, "score": "ablation"})], data)
-    with pytest.raises(InputError, match="learns from a teacher of the same tokens; cut the vocabulary after it"):
-        carry_out(tmp_path, source, [("cut_vocab", {}), ("distil", QUICK)], data, source)
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("prune_layers", {"keep": 1, "strategy": "greedy"}, r"greedy holds all answers .* use block_influence"),
+        ("prune_heads", {"fraction": 0.5, "score": "ablation"}, r"ablation holds all answers .* use gradient"),
+        ("factorise", {"embedding_rank": 4}, r"only the embedding of classifiers"),
+    ],
+)
+def test_what_does_not_fit_a_language_model_is_refused_before_any_training(
+    name: str, settings: dict[str, Any], message: str, tiny_artifact: MakeArtifact
+) -> None:
+    layout, step = layout_of(tiny_artifact("bert").config, []), step_of(name, **settings)
+    step.check_task("text-classification", layout, layout)
+    with pytest.raises(SettingError, match=message):
+        step.check_task("fill-mask", layout, layout)
+
+
+def test_a_student_of_other_tokens_is_refused(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source, message = tiny_artifact("bert", task="fill-mask", layers=2), "learns from a teacher of the same tokens"
+    layout = layout_of(source.config, [])
+    with pytest.raises(SettingError, match=message):
+        step_of("distil").check_task("fill-mask", step_of("cut_vocab").check(layout, layout), layout)
+    with pytest.raises(InputError, match=message):
+        carry_out(tmp_path, source, [("cut_vocab", {}), ("distil", QUICK)], data_of("fill-mask"), source)
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "frozen"),
+    [
+        ("bert", "fill-mask", {"bert.embeddings", "bert.encoder.layer.0", "cls.predictions.decoder"}),
+        ("gpt2", "text-generation", {"transformer.wte", "transformer.wpe", "transformer.h.0", "lm_head"}),
+        ("llama", "text-classification", {"model.embed_tokens", "model.layers.0"}),
+        ("t5", "text-classification", {"transformer.shared", "transformer.encoder.block.0"}),
+    ],
+)
+def test_freezing_holds_the_embeddings_and_the_lowest_layers_alone(
+    family: str, task: Task, frozen: set[str], tiny_artifact: MakeArtifact, tmp_path: Path
+) -> None:
+    source = tiny_artifact(family, task=task, layers=2)
+    settings, data = QUICK | {"epochs": 0.2, "freeze": 1}, data_of(task) if is_language(task) else job_data()
+    trained = carry_out(tmp_path, source, [("finetune", settings)], data)
+    before, after = load_module(source), load_module(trained).state_dict()
+    same = {name for name, value in before.state_dict().items() if torch.equal(value, after[name])}
+    inside = tuple(f"{part}." for part in frozen)
+    learns = [name for name, value in before.named_parameters() if not name.startswith(inside)]
+    assert {name for name in after if name.startswith(inside) and "bias" not in name} <= same
+    assert len(same.intersection(learns)) < len(learns) / 4  # a bias of keys has no gradient, for one
+
+
+@pytest.mark.parametrize("method", ["magnitude", "movement"])
+def test_sparse_training_of_a_language_model(method: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    source = tiny_artifact("bert", task="fill-mask", layers=1)
+    settings = QUICK | {"epochs": 1.0, "method": method, "fraction": 0.5}
+    sparse = carry_out(tmp_path, source, [("sparse_finetune", settings)], data_of("fill-mask"))
+    weights = load_module(sparse).bert.encoder.layer[0].intermediate.dense.weight
+    assert 0.2 < float((weights == 0).float().mean()) < 0.9
 
 
 def test_a_resumed_training_hides_the_same_tokens(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:

@@ -17,24 +17,31 @@ MakeArtifact = Callable[..., Artifact]
 TEXTS = ["the film was great", "a dull and slow story", "", "bad"]
 
 
-def named(answers: Answers, texts: list[str], artifact: Artifact) -> dict[str, Any]:
-    return {metric.name: metric for metric in metrics_of(answers, texts, artifact)}
+def named(answers: Answers) -> dict[str, Any]:
+    return {metric.name: metric for metric in metrics_of(answers)}
 
 
-def test_sums_over_texts_by_sums_of_tokens(tiny_artifact: MakeArtifact) -> None:
-    causal = tiny_artifact("gpt2", task="text-generation", layers=1)
-    tokens, nll, right = np.array([3.0, 1.0]), np.log([8.0, 2.0]), np.array([1.0, 1.0])
-    found = named(Answers(tokens, nll, right), ["abcd", "é"], causal)
+def test_sums_over_texts_by_sums_of_tokens() -> None:
+    tokens, nll, right, read = np.array([3.0, 1.0]), np.log([8.0, 2.0]), np.array([1.0, 1.0]), np.array([4.0, 2.0])
+    found = named(Answers(tokens, nll, right, read))
     assert found["perplexity"].value == pytest.approx(2)  # (3 + 1) bits of four tokens
     assert found["perplexity"].n == 4
     assert found["token_accuracy"].value == 0.5
-    assert found["bits_per_byte"].value == pytest.approx(4 / 6)  # é is two bytes
-    beside = named(
-        Answers(tokens, nll, right, nll - np.log(2), np.array([3.0, 0.0]), np.array([1.0, 1.0])), ["abcd", "é"], causal
-    )
+    assert found["bits_per_byte"].value == pytest.approx(4 / 6)
+    same, kl = np.array([3.0, 0.0]), np.array([1.0, 1.0])
+    beside = named(Answers(tokens, nll, right, None, nll - np.log(2), same, kl))
     assert beside["perplexity_ratio"].value == pytest.approx(2**0.5)  # two bits more in four tokens
     assert beside["token_loyalty"].value == 0.75
     assert beside["token_kl"].value == 0.5
+
+
+@pytest.mark.parametrize("max_length", [4, 32])
+def test_bytes_are_those_of_the_tokens_that_are_asked(max_length: int, tiny_artifact: MakeArtifact) -> None:
+    model = cast(LanguageModel, open_predictor(tiny_artifact("gpt2", task="text-generation", layers=1), max_length))
+    texts = [*TEXTS, "a é film"]
+    for text, ids, size in zip(texts, model.encoder.ids(texts), answer(model, texts).bytes, strict=True):
+        whole, first = (model.encoder.tokenizer.decode(part) for part in (ids, ids[:1]))
+        assert size == (len(whole.encode()) - len(first.encode()) if text else 0)
 
 
 def test_an_untrained_uniform_model_is_as_perplexed_as_it_has_tokens(tiny_artifact: MakeArtifact) -> None:
@@ -42,7 +49,7 @@ def test_an_untrained_uniform_model_is_as_perplexed_as_it_has_tokens(tiny_artifa
     model = cast(LanguageModel, open_predictor(source, 32))
     for parameter in cast(Any, model).module.cls.parameters():
         parameter.data.zero_()
-    found = named(answer(model, TEXTS), TEXTS, source)
+    found = named(answer(model, TEXTS))
     assert found["perplexity"].value == pytest.approx(len(model.encoder.tokenizer), rel=1e-5)
     assert "bits_per_byte" not in found
 
@@ -57,11 +64,11 @@ def test_beside_itself_a_model_loses_nothing_and_beside_another_it_does(
     assert alone.nll == pytest.approx(beside.nll, abs=1e-4)
     assert (alone.tokens == beside.tokens).all()
     assert alone.tokens[2] == 0  # nothing is asked of a blank text
-    itself = named(beside, TEXTS, sources[0])
+    itself = named(beside)
     assert itself["perplexity_ratio"].value == pytest.approx(1)
     assert itself["token_loyalty"].value == 1
     assert itself["token_kl"].value == pytest.approx(0, abs=1e-12)
-    moved = named(answer(model, TEXTS, other), TEXTS, sources[0])
+    moved = named(answer(model, TEXTS, other))
     assert moved["token_kl"].value > 0.01
 
 
@@ -76,4 +83,4 @@ def test_other_tokens_are_not_held_against_each_other(tiny_artifact: MakeArtifac
 
 def test_no_tokens_no_figures(tiny_artifact: MakeArtifact) -> None:
     source = tiny_artifact("bert", task="fill-mask", layers=1)
-    assert metrics_of(answer(cast(LanguageModel, open_predictor(source, 32)), ["", " "]), ["", " "], source) == []
+    assert metrics_of(answer(cast(LanguageModel, open_predictor(source, 32)), ["", " "])) == []

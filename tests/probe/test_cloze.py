@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from fake_models import Classifier, context, split
 from planted_language import Planted, examined
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, LanguageTask
 from assay.core.errors import InputError, NotGiven
 from assay.core.model.language import LanguageModel
 from assay.core.model.predict import open_predictor
@@ -156,6 +156,23 @@ def whole(model: LanguageModel, prompt: str, answers: list[str]) -> list[float]:
         float(each.log_probabilities[first : first + len(blank.answer)].sum())
         for each, blank, first in zip(scores, blanks, firsts, strict=True)
     ]
+
+
+@pytest.mark.parametrize(("family", "task"), [("gpt2", "text-generation"), ("roberta", "fill-mask")])
+def test_ranks_do_not_depend_on_the_order_of_facts_nor_on_prompts_that_cannot_be_read(
+    family: str, task: LanguageTask, tiny_artifact: Callable[..., Artifact]
+) -> None:
+    model = cast(LanguageModel, open_predictor(tiny_artifact(family, task=task, layers=1), 32))
+    prompts = ["the film is [Y] .", "[Y] is the film", "the plot " * 40 + "is [Y]", "a man : [Y]"]
+    answers = ["good", "bad", "dull", "great"]
+    facts = [
+        Fact("r", str(number), *each) for number, each in enumerate(zip(answers, ((p,) for p in prompts), strict=True))
+    ]
+    found, turned = rank_answers(model, facts, facts), rank_answers(model, facts[::-1], facts)[::-1]
+    assert found == turned
+    assert [each.obstacle is None for each in found] == [True, task == "fill-mask", False, True]
+    alone = [rank_answers(model, [fact], facts)[0] for fact in facts]
+    assert found == alone
 
 
 def test_a_fact_is_ranked_among_as_many_candidates_as_are_asked_for() -> None:

@@ -127,7 +127,8 @@ def _each_once(module: PreTrainedModel) -> dict[str, torch.Tensor]:
 def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
     """The folder's tokenizer; `model_max_length` is at most the number of positions the model has.
 
-    Where it has no pad token, the end token pads. InputError where the folder holds no usable tokenizer."""
+    Where it has no pad token, the end token pads, or the start or unknown one. InputError where none can, and where the
+    folder holds no usable tokenizer."""
     try:
         tokenizer = open_tokenizer(artifact.path)
     except Exception as error:  # tokenizers raises nothing narrower for a file it cannot read
@@ -136,7 +137,9 @@ def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(artifact.config))
     tokenizer.padding_side = "right"  # where positions are counted from the first column, padding must come after
     if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.bos_token or tokenizer.unk_token
+        if tokenizer.pad_token is None:
+            raise InputError(f"{artifact.path}: no token can pad; name a pad_token in tokenizer_config.json")
         log.warning("%s: the tokenizer has no pad token; %s pads", artifact.path, tokenizer.pad_token)
     return tokenizer
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from assay.core.artifact import LanguageTask
 from assay.core.errors import AssayError, NotGiven
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 NOT_ASKED = -100  # the index that cross-entropy leaves out
 SHARE = 0.15  # of the tokens are hidden
