@@ -68,6 +68,7 @@ def test_hidden_states_are_learned_too(teacher: Artifact, tiny_artifact: MakeArt
     assert hidden_distance(with_hidden, teacher) < 0.8 * hidden_distance(without, teacher)
 
 
+@pytest.mark.slow
 def test_a_narrow_student_learns_through_projections_that_are_not_shipped(
     teacher: Artifact, tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_layers_are_paired_by_original_number(teacher: Artifact, tiny_artifact: 
     assert weight == 1.0
 
 
+@pytest.mark.slow
 def test_a_teacher_with_another_vocabulary_teaches_by_its_answers_only(
     tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:

@@ -174,6 +174,7 @@ def test_the_graph_gives_the_same_logits(family: str, tiny_artifact: MakeArtifac
     assert count_graph(graph.path / GRAPH).parameters == pytest.approx(held, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_factored_embedding_in_eight_bits_is_smaller_than_a_whole_one(
     tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:

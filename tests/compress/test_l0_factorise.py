@@ -118,10 +118,12 @@ def test_the_result_is_as_small_as_was_asked_for_and_has_learned(source: Artifac
     assert accuracy(made, TEST) >= 0.85 > accuracy(source, TEST)
 
 
+@pytest.mark.slow
 def test_the_graph_says_the_same(made: Artifact, tmp_path: Path) -> None:
     assert facts(carry_out(tmp_path, made, [("export_onnx", {})]))["parity"]["max_abs"] < 1e-4
 
 
+@pytest.mark.slow
 def test_ranks_of_no_use_go_first(source: Artifact, made: Artifact, tmp_path: Path) -> None:
     """The output of the attention starts with two singular values that are not 0; the rest has nothing to learn by."""
     module = load_module(source)

@@ -83,6 +83,7 @@ def test_the_share_of_neurons_that_was_asked_for_goes(trained: Artifact, tmp_pat
     assert facts(after)["kept_neurons"] == {"0": 12}
 
 
+@pytest.mark.slow
 def test_layers_go_and_the_depth_is_the_one_asked_for(deep: Artifact, tmp_path: Path) -> None:
     after = pruned(deep, tmp_path, sparsity=0.34, units=["layers"])
     kept = facts(after)["kept_layers"]
@@ -103,6 +104,7 @@ def test_all_kinds_of_units_share_one_sparsity(deep: Artifact, tmp_path: Path) -
     assert accuracy(after, TEST) >= 0.8
 
 
+@pytest.mark.slow
 def test_the_teachers_answers_may_be_learned_on_the_way(trained: Artifact, tmp_path: Path) -> None:
     """All labels are wrong, and what is left follows the teacher."""
     wrong = job_data(with_labels(TRAIN, 1 - TRAIN.labels), TEST)

@@ -222,6 +222,7 @@ def test_a_ticket_has_the_mask_of_the_end_and_the_weights_of_the_beginning(
     assert not equal(weights(ticket), weights(half))
 
 
+@pytest.mark.slow
 def test_a_ticket_learns_again_and_keeps_its_zeros(
     ticket: Artifact, trained: Artifact, pretrained: Artifact, tmp_path: Path
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_rotation_alone_survives_saving_and_export(
     assert error(graph, source) < 1e-4
 
 
+@pytest.mark.slow
 def test_the_model_is_as_small_as_the_facts_say_and_trains(bert: Artifact, tmp_path: Path) -> None:
     """Steps before and after it; hidden states are compared with those of a teacher of the full width."""
     chain = [

@@ -64,6 +64,7 @@ def test_a_scope_spares_no_matrix(source: Artifact, tmp_path: Path) -> None:
     assert len(set(shares)) > 2
 
 
+@pytest.mark.slow
 def test_a_higher_penalty_takes_more(source: Artifact, tmp_path: Path) -> None:
     found = [
         facts(train(source, tmp_path, method="soft_movement", penalty=penalty, score_learning_rate=0.2))["sparsity"]

@@ -103,6 +103,7 @@ def test_too_few_pairs_say_so(files: dict[str, str], tmp_path: Path) -> None:
     assert "needs 10 and 5" in (found.skipped or "")
 
 
+@pytest.mark.slow
 def test_a_variant_is_compared_with_the_teacher_word_by_word(files: dict[str, str]) -> None:
     """A variant in which layer 4 forgot; the embedding output is the same."""
     full, forgot = (

@@ -83,6 +83,7 @@ def test_the_headline_is_that_of_the_best_layer_beside_next_words(found: Finding
     assert found.details["layers"][0]["edges"] == found.metrics[0].n
 
 
+@pytest.mark.slow
 def test_a_variant_is_compared_with_the_teacher_edge_by_edge(tmp_path: Path) -> None:
     """A variant that forgot the trees, and the sentences that it cannot read do not count."""
     files = {"train": treebank(tmp_path / "train", 40, 1), "test": treebank(tmp_path / "test", 20, 2)}

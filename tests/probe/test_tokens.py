@@ -62,7 +62,7 @@ def run(files: dict[str, str], model: object = None, teacher: object = None, **s
     return probe.run(model, context(ROWS, teacher=teacher or model))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("classifier", ["linear", "mlp"])
+@pytest.mark.parametrize("classifier", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_planted_tag_is_found_in_its_layer_and_nowhere_else(files: dict[str, str], classifier: str) -> None:
     (task,) = run(files, classifier=classifier, hidden=8).details["tasks"]
     layers = {layer["layer"]: layer for layer in task["layers"]}

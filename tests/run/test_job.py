@@ -272,6 +272,7 @@ def test_what_the_job_no_longer_asks_for_is_not_reported(
     assert (tmp_path / "run" / "results" / "half" / "evaluation.json").is_file()
 
 
+@pytest.mark.slow
 def test_only_makes_one_variant_and_the_baselines_and_keeps_the_figures_of_the_others(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
