@@ -83,8 +83,8 @@ def table(run: Path) -> str:
         "# Which layers to keep",
         "",
         f"Accuracy on {teacher['n']} test rows of Rotten Tomatoes, with 95 % intervals. The teacher, {model} with all",
-        f"its layers after one epoch, has {shown(teacher)}. Recovered: a quarter of an epoch on the labels. One seed",
-        f"({record['seed']}): less than two points are within chance. {record['started'][:10]}, {machine['cpu']},",
+        f"its layers after one epoch, has {shown(teacher)}. Recovered: a quarter of an epoch on the labels. One",
+        f"seed ({record['seed']}): less than two points are within chance. {record['started'][:10]}, {machine['cpu']}, "
         f"{machine['cores']} cores; made by `docs/measure/layer_strategies.py`.",
         "",
         "| Layers | Strategy | Kept | As it is | Recovered | Of the teacher |",
