@@ -62,6 +62,7 @@ def hidden_distance(student: Artifact, teacher: Artifact) -> float:
     return float(np.mean([((s.hidden[-1] - t.hidden[-1]) ** 2)[s.mask].mean().item() for s, t in batches]))
 
 
+@pytest.mark.slow
 def test_hidden_states_are_learned_too(teacher: Artifact, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     student = tiny_artifact(layers=2, seed=5)
     without, with_hidden = (distil(tmp_path, student, teacher, hidden=hidden, epochs=2.0) for hidden in (0.0, 10.0))

@@ -68,7 +68,7 @@ def end_of(artifact: Artifact) -> int:
     return 5 if end is None else end
 
 
-@pytest.mark.parametrize("family", families(*KINDS, "distilbert", "roberta"))
+@pytest.mark.parametrize("family", families("albert", "bert", "gpt2", "llama"))
 def test_no_batch_or_length_is_baked_in(family: str, uneven: Callable[[str], tuple[Artifact, Artifact]]) -> None:
     torch_model, graph = uneven(family)
     module, session = load_module(torch_model), load_session(graph)

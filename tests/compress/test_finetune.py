@@ -59,6 +59,7 @@ def test_a_pretrained_encoder_gets_a_head_for_the_classes_of_the_job(
     assert load_module(trained).classifier.out_features == 2
 
 
+@pytest.mark.slow
 def test_a_pruned_model_recovers_and_stays_pruned(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     train, test = planted_rows(96), planted_rows(40, seed=1)
     chain = [("prune_heads", {"remove": {0: [0, 3]}}), ("finetune", QUICK)]

@@ -93,6 +93,7 @@ def test_layers_go_and_the_depth_is_the_one_asked_for(deep: Artifact, tmp_path: 
     assert accuracy(after, TEST) >= 0.85
 
 
+@pytest.mark.slow
 def test_all_kinds_of_units_share_one_sparsity(deep: Artifact, tmp_path: Path) -> None:
     after = pruned(deep, tmp_path, sparsity=0.5, units=["layers", "heads", "neurons"])
     found = facts(after)

@@ -115,6 +115,7 @@ def test_layers_go_at_the_rate_that_was_asked_for(tiny_artifact: MakeArtifact, t
     assert 55 <= gone <= 105  # 400 draws, 80 expected, three standard deviations are 24
 
 
+@pytest.mark.slow
 def test_a_resumed_training_with_dropped_layers_is_the_one_that_never_stopped(
     tiny_artifact: MakeArtifact, tmp_path: Path
 ) -> None:

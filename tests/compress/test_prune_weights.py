@@ -170,6 +170,7 @@ def test_a_dense_model_holds_no_zeros(trained: Artifact) -> None:
     assert facts(trained)["zeros_held"] == 0
 
 
+@pytest.mark.slow
 def test_zeros_make_no_smaller_file_and_are_counted_in_torch_and_onnx(
     trained: Artifact, half: Artifact, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_group_loses_the_same_parts(step: str, tiny_artifact: MakeArtifact, tm
     assert len(units[0]) + len(units[3]) == of  # half of the units of two sets of weights
 
 
+@pytest.mark.slow
 def test_training_keeps_the_groups_and_the_graph_says_the_same(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     train = ("finetune", {"epochs": 0.5, "batch_size": 8})
     trained = carry_out(tmp_path, tiny_artifact("bert"), [("share_layers", {"every": 2}), train])

@@ -93,6 +93,7 @@ def test_learning_from_a_teacher_needs_one(source: Artifact, tmp_path: Path) -> 
         train(source, tmp_path, fraction=0.5, alpha=0.5)
 
 
+@pytest.mark.slow
 def test_zeros_of_before_are_among_those_of_after(source: Artifact, tmp_path: Path) -> None:
     for method in ("magnitude", "movement"):
         settings = QUICK | {"epochs": 1.0, "method": method, "fraction": 0.6}

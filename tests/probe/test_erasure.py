@@ -127,6 +127,7 @@ def test_answers_that_a_run_remembers_are_not_taken_for_those_of_the_changed_mod
     assert (remembered.logits(SENTENCES).argmax(1) == answers).all()
 
 
+@pytest.mark.slow
 def test_every_layer_or_the_last_is_erased_under_its_own_number(model: TorchPredictor) -> None:
     answers, _ = own_answers(model)
     rows = split(SENTENCES, answers.tolist())

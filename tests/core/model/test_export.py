@@ -69,7 +69,7 @@ BY_TORCH = [family for family in sorted(FAMILIES) if family not in ("gpt2", "lla
 @pytest.mark.parametrize(
     ("family", "exporter"),
     [
-        *(case(each, "torch", slow=each not in ("bart", "bert", "deberta-v2")) for each in BY_TORCH),
+        *(case(each, "torch", slow=each not in ("bart", "bert")) for each in BY_TORCH),
         *(case(each, "optimum", slow=each not in ("bert", "gpt2")) for each in BY_BOTH),
     ],
 )
