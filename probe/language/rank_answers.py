@@ -64,6 +64,7 @@ class _Relation:
     def of(
         cls, model: LanguageModel, facts: Sequence[Fact], everything: Sequence[Fact], most: int | None, seed: int
     ) -> _Relation:
+        """What is known of the relation of `facts`, and the tokens of all answers in the frames of their prompts."""
         candidates = sorted({fact.answer for fact in everything})
         drawn = frozenset(Random(seed).sample(candidates, min(most or len(candidates), len(candidates))))
         right: dict[str, set[str]] = {}

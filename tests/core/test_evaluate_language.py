@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from assay.core.artifact import Artifact
-from assay.core.evaluate_language import Answers, answer, metrics_of
+from assay.core.evaluate_language import Answers, _chunks, answer, metrics_of
 from assay.core.model.language import LanguageModel
 from assay.core.model.predict import open_predictor
+from assay.core.model.questions import Question
 
 MakeArtifact = Callable[..., Artifact]
 TEXTS = ["the film was great", "a dull and slow story", "", "bad"]
@@ -84,3 +85,11 @@ def test_other_tokens_are_not_held_against_each_other(tiny_artifact: MakeArtifac
 def test_no_tokens_no_figures(tiny_artifact: MakeArtifact) -> None:
     source = tiny_artifact("bert", task="fill-mask", layers=1)
     assert metrics_of(answer(cast(LanguageModel, open_predictor(source, 32)), ["", " "])) == []
+
+
+def test_distributions_are_held_for_a_bounded_number_of_places() -> None:
+    asked = [Question([1] * size, [2] * size) for size in (3, 1, 9, 2, 0, 4)]
+    chunks = list(_chunks(asked, places=6))
+    assert sorted(row for chunk in chunks for row in chunk) == list(range(len(asked)))
+    assert [[len(asked[row].places) for row in chunk] for chunk in chunks] == [[0, 1, 2, 3], [4], [9]]
+    assert list(_chunks([])) == []
