@@ -65,8 +65,12 @@ MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
     "structure": TREES,
     "tokens": TREES,
     "trees": {"treebank": TREES["train"]},
+    "triples": {
+        "triples": str(FILES / "triples.jsonl"),
+        "templates": {"IsA": ["a [X] is a [Y]", "the [X] is a [Y] film"], "HasA": ["a [X] has a [Y]"]},
+    },
 }
-OF_LANGUAGE_MODELS = ("cloze", "minimal_pairs", "surprisal")  # probes that a classifier cannot answer
+OF_LANGUAGE_MODELS = ("cloze", "minimal_pairs", "surprisal", "triples")  # probes that a classifier cannot answer
 METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
 every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)
 every_step = pytest.mark.parametrize("name", STEPS.names())

@@ -38,6 +38,18 @@ class Answers:
     same: np.ndarray | None = None
     kl: np.ndarray | None = None
 
+    @property
+    def paired(self) -> bool:
+        """Whether the teacher was asked the same."""
+        return self.teacher_nll is not None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why there are no figures; None where there are."""
+        if self.tokens.sum():
+            return None
+        return f"none of the {len(self.tokens)} test texts has a token that can be asked for"
+
     def columns(self) -> dict[str, np.ndarray]:
         """What is known, by name."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -34,7 +34,9 @@ from probe.shared_states import StateCache
 if TYPE_CHECKING:
     import pandas as pd
 
-EVALUATION_VERSION = 2
+    Judgement = tuple[list[Metric], pd.DataFrame, dict[str, Any]]  # figures, answers by row, what else is known of them
+
+EVALUATION_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -128,26 +130,28 @@ class Examiner:
 
     def _evaluate(self, subject: Subject, key: str, folder: Path) -> None:
         judge = self._judge_language if is_language(self.data.task) else self._judge
-        metrics, predictions = judge(subject.artifact)
+        metrics, predictions, about = judge(subject.artifact)
         write_atomic(folder / "predictions.parquet", as_parquet(predictions))
         evaluation = {
             "key": key,
             "variant": subject.variant,
             "artifact_key": subject.artifact.key,
             "layout": _layout(self.open(subject.artifact).batch_size),
+            **about,
             "metrics": [asdict(metric) for metric in metrics],
         }
         write_json(folder / "evaluation.json", evaluation)
 
-    def _judge(self, artifact: Artifact) -> tuple[list[Metric], pd.DataFrame]:
+    def _judge(self, artifact: Artifact) -> Judgement:
         test, task = self.data.test, self.data.task
         logits = self.open(artifact).logits(test.texts)
         metrics = evaluate(logits, test, task, self.data.labels)
         if artifact.key != self.teacher.key:
             metrics += compare(logits, self.open(self.teacher).logits(test.texts), test, task)
-        return metrics, _predictions(logits, self.data)
+        return metrics, _predictions(logits, self.data), {}
 
-    def _judge_language(self, artifact: Artifact) -> tuple[list[Metric], pd.DataFrame]:
+    def _judge_language(self, artifact: Artifact) -> Judgement:
+        """Told too: why there are no figures; whether the teacher was asked the same, None of the teacher itself."""
         import pandas as pd
 
         from assay.core.evaluate_language import answer, metrics_of
@@ -157,7 +161,8 @@ class Examiner:
         model = cast(LanguageModel, self.open(artifact))
         teacher = cast(LanguageModel, self.open(self.teacher)) if artifact.key != self.teacher.key else None
         answers = answer(model, texts, teacher)
-        return metrics_of(answers), pd.DataFrame({"row": self.data.test.rows} | answers.columns())
+        about = {"paired": answers.paired if teacher else None, "skipped": answers.obstacle}
+        return metrics_of(answers), pd.DataFrame({"row": self.data.test.rows} | answers.columns()), about
 
     def _probe(self, subject: Subject, name: str, probe: Probe, key: str) -> None:
         path = self._folder(subject) / "probes" / f"{name}.json"

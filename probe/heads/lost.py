@@ -1,4 +1,7 @@
-"""Which heads of the full model a variant lacks, and what they did there."""
+"""Which heads of the full model a variant lacks, and what they did there.
+
+A head of a layer that is run again is there as long as the layer itself or one of its repeats is.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,44 @@ from typing import Any
 
 from probe.heads.roles import NAMES
 
-Heads = Sequence[Mapping[str, Any]]
+Head = Mapping[str, Any]
+Heads = Sequence[Head]
+Repeats = Mapping[str, int]
 NONE = "no role"
 
 
-def lost_heads(full: Heads, own: Heads) -> dict[str, Any]:
-    """`full` and `own`: the told heads of both models, with layer, head and roles in the full model's numbers.
+def lost_heads(full: Heads, own: Heads, full_repeats: Repeats, own_repeats: Repeats) -> dict[str, Any]:
+    """`full` and `own`: the told heads of both models, with layer, head and roles in the full model's numbers;
+    `..._repeats`: the layer that each repeat repeats, by the repeat's number as text.
 
     Of each role of the full model: heads lost, heads kept, and kept ones that still have it (`still`)."""
-    here = {(head["layer"], head["head"]): head["roles"] for head in own}
-    lost = [head for head in full if (head["layer"], head["head"]) not in here]
+    found = [_roles_here(head, own, full_repeats, own_repeats) for head in full]
+    lost = [head for head, roles in zip(full, found, strict=True) if roles is None]
     return {
         "of": len(full),
         "heads": [{"layer": head["layer"], "head": head["head"], "roles": head["roles"]} for head in lost],
-        "by_role": [counts for name in (*NAMES, NONE) if (counts := _count(name, full, here))["of"]],
+        "by_role": [counts for name in (*NAMES, NONE) if (counts := _count(name, full, found))["of"]],
     }
 
 
-def _count(name: str, full: Heads, here: Mapping[tuple[int, int], Sequence[str]]) -> dict[str, Any]:
-    numbers = [(head["layer"], head["head"]) for head in full if has(head["roles"], name)]
-    kept = [number for number in numbers if number in here]
-    still = sum(has(here[number], name) for number in kept)
-    counts = {"of": len(numbers), "lost": len(numbers) - len(kept), "kept": len(kept), "still": still}
-    return {"role": name, **counts}
+def _roles_here(head: Head, own: Heads, full_repeats: Repeats, own_repeats: Repeats) -> list[str] | None:
+    """The roles that a head of the full model has in the other one: those of the layer of its number where it is there,
+    else of all its repeats together. None where it is gone."""
+    layer = _original(head, full_repeats)
+    same = [each for each in own if each["head"] == head["head"] and _original(each, own_repeats) == layer]
+    same = [each for each in same if each["layer"] == head["layer"]] or same
+    return list(dict.fromkeys(role for each in same for role in each["roles"])) if same else None
+
+
+def _original(head: Head, repeats: Repeats) -> int:
+    return repeats.get(str(head["layer"]), head["layer"])
+
+
+def _count(name: str, full: Heads, found: Sequence[Sequence[str] | None]) -> dict[str, Any]:
+    here = [roles for head, roles in zip(full, found, strict=True) if has(head["roles"], name)]
+    kept = [roles for roles in here if roles is not None]
+    still = sum(has(roles, name) for roles in kept)
+    return {"role": name, "of": len(here), "lost": len(here) - len(kept), "kept": len(kept), "still": still}
 
 
 def has(roles: Sequence[str], name: str) -> bool:

@@ -59,8 +59,12 @@ class ClozeProbe(Probe):
         everything = self._read()
         facts = self._drawn(everything, ctx.seed)
         own, theirs = with_teacher(self, model, ctx, lambda of: self._rank(of, facts, everything, ctx.seed))
+        left_out = dict(Counter(each.obstacle for each in own if each.obstacle))
+        if sum(left_out.values()) == len(own):
+            told = ", ".join(f"{count}: {reason}" for reason, count in left_out.items())
+            return Findings(skipped=f"none of {len(own)} facts can be asked; {told}")
         details = {
-            "left_out": dict(Counter(each.obstacle for each in own if each.obstacle)),
+            "left_out": left_out,
             "unknown": int(np.isinf(_ranks(own)).sum()),
             "relations": [
                 {"relation": name, "candidates": self._candidates(name, everything)} | _told(rows, facts, own, theirs)

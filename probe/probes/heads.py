@@ -36,6 +36,7 @@ class HeadsProbe(Probe):
     Likeness is taken from at most `tokens_per_text` tokens of a text. `positional` and `mass`: see `Least` in
     `probe/heads/roles.py`."""
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Needs] = "torch"
 
     samples: PositiveInt = 500
@@ -64,10 +65,11 @@ class HeadsProbe(Probe):
         own, full = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx))
         if not own["heads"] or not own["n_rows"]:
             return Findings(skipped=f"{own['n_rows']} texts of two tokens or more, {len(own['heads'])} heads")
-        lost = None if full is None else lost_heads(full["heads"], own["heads"])
+        lost = None if full is None else lost_heads(full["heads"], own["heads"], full["repeats"], own["repeats"])
         return Findings(_headline(own, lost), own | {"lost": lost})
 
     def _examine(self, model: Predictor, ctx: ProbeContext) -> Told:
+        from assay.core.model.repeats import repeats_of
         from probe.heads.rarity import count_tokens
         from probe.heads.reading import Reader
         from probe.heads.roles import Least
@@ -79,6 +81,7 @@ class HeadsProbe(Probe):
         reader = Reader(as_white_box(model), encoder, counts, ctx.seed, Least(self.positional, self.mass))
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         told = reader.read_texts(rows.texts, self.tokens_per_text, self.clusters)
+        told |= {"repeats": {str(number): layer for number, layer in repeats_of(model.artifact).items()}}
         return told if self.treebank is None else _with_trees(told, reader.read_trees(self._sentences(ctx.seed)))
 
     def _sentences(self, seed: int) -> list[Sentence]:

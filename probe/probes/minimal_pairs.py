@@ -71,6 +71,8 @@ class MinimalPairsProbe(Probe):
         """A tie counts half. NotGiven unless the model names tokens."""
         pairs = self._drawn(ctx.seed)
         own, theirs = with_teacher(self, model, ctx, lambda of: self._score(of, pairs))
+        if np.isnan(own.right).all():
+            return Findings(skipped=f"none of {len(pairs)} pairs is read to its end (data.max_length)")
         everything = _told(np.arange(len(pairs)), own, theirs)
         details = {
             "masking": self.masking if model.artifact.task == "fill-mask" else None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -38,16 +38,18 @@ MAX_EXAMPLES = 20
 @dataclass(frozen=True)
 class Words:
     """All words but the first of each text, in order. bits: float64 [words], NaN where a word is not whole; owners,
-    positions, lengths: int64 [words], the text, the place in it from 1 (the second word), and the words of it."""
+    positions, lengths: int64 [words], the text, the place in it from 1 (the second word), and the words of it; cut:
+    bool [words], not whole since the text has more tokens than the model reads."""
 
     bits: np.ndarray
     owners: np.ndarray
     positions: np.ndarray
     lengths: np.ndarray
+    cut: np.ndarray
 
     def of(self, rows: np.ndarray) -> Words:
         """The words at these positions."""
-        return Words(self.bits[rows], self.owners[rows], self.positions[rows], self.lengths[rows])
+        return Words(self.bits[rows], self.owners[rows], self.positions[rows], self.lengths[rows], self.cut[rows])
 
     @cached_property
     def parts(self) -> np.ndarray:
@@ -58,21 +60,24 @@ class Words:
 class SurprisalProbe(Probe):
     """`samples` test rows are read; `masking` is that of `probe/language/sentence_scores.py`."""
 
+    version: ClassVar[int] = 2
+
     samples: PositiveInt = 100
     masking: Masking = "word_l2r"
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Mean surprisal, its correlation with the teacher's and its change. NotGiven unless the model names tokens,
-        and where no test row has two words."""
+        and where no word is left, with the reason."""
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         own, theirs = with_teacher(self, model, ctx, lambda of: self._read(of, rows.texts))
         counted = np.isfinite(own.bits) & (np.isfinite(theirs.bits) if theirs else True)
         words = own.of(np.flatnonzero(counted))
         before = theirs.of(np.flatnonzero(counted)) if theirs else None
+        left_out = _left_out(counted, own.cut | theirs.cut if theirs else own.cut)
         if not len(words.bits):
-            raise NotGiven("surprisal leaves the first word of a text out, and no test row has another")
+            raise NotGiven(f"surprisal leaves the first word of a text out, and {_none_left(left_out, len(own.bits))}")
         details = {
-            "left_out": int((~counted).sum()),
+            "left_out": left_out,
             "positions": _groups(words, before, np.minimum(words.positions, MOST_POSITIONS), "position"),
             "parts": _groups(words, before, words.parts, "part"),
             "most_surprising": _most(rows, words, before) if before else [],
@@ -85,12 +90,14 @@ class SurprisalProbe(Probe):
     def _read(self, model: Predictor, texts: list[str]) -> Words:
         scores = score_texts(as_language_model(model, "surprisal"), texts, self.masking)
         bits = [word_bits(each)[1:] for each in scores]
+        cut = [cut_words(each)[1:] for each in scores]
         sizes = [len(each) for each in bits]
         return Words(
             np.concatenate([*bits, np.zeros(0)]),
             np.repeat(np.arange(len(texts)), sizes),
             np.concatenate([*(np.arange(1, size + 1) for size in sizes), np.zeros(0, np.int64)]),
             np.repeat(np.array(sizes, np.int64) + 1, sizes),
+            np.concatenate([*cut, np.zeros(0, bool)]),
         )
 
 
@@ -107,6 +114,26 @@ def word_bits(scores: TextScores) -> np.ndarray:
             ends[word] = max(ends[word], span[1])
     whole = [ends[word] >= end and word not in unasked for word, (_, end) in enumerate(spans)]
     return np.where(whole, bits, np.nan)
+
+
+def cut_words(scores: TextScores) -> np.ndarray:
+    """bool [words of the text]: those that end behind the last token that the model reads."""
+    read = scores.read
+    end = max((span[1] for span in read.spans if span is not None), default=0)
+    return np.array([read.cut and last > end for _, last in word_spans(read.text)], dtype=bool)
+
+
+def _left_out(counted: np.ndarray, cut: np.ndarray) -> dict[str, int]:
+    """How many words do not count, by reason; `cut` are those that one of the models does not read to their end."""
+    found = {"cut": int((~counted & cut).sum()), "without tokens": int((~counted & ~cut).sum())}
+    return {reason: count for reason, count in found.items() if count}
+
+
+def _none_left(left_out: dict[str, int], words: int) -> str:
+    if not words:
+        return "no test row has another"
+    told = {"cut": "stand behind the last token that is read (data.max_length)", "without tokens": "have no tokens"}
+    return f"of the {words} others " + ", ".join(f"{count} {told[reason]}" for reason, count in left_out.items())
 
 
 def _headline(words: Words, before: Words | None) -> list[Metric]:

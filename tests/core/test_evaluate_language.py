@@ -79,12 +79,17 @@ def test_other_tokens_are_not_held_against_each_other(tiny_artifact: MakeArtifac
         cast(LanguageModel, open_predictor(each, 32))
         for each in (source, tiny_artifact("roberta", task="fill-mask", layers=1))
     )
-    assert answer(model, TEXTS, roberta).kl is None
+    unlike, alike = answer(model, TEXTS, roberta), answer(model, TEXTS, model)
+    assert (unlike.kl, unlike.paired, alike.paired) == (None, False, True)
 
 
 def test_no_tokens_no_figures(tiny_artifact: MakeArtifact) -> None:
     source = tiny_artifact("bert", task="fill-mask", layers=1)
-    assert metrics_of(answer(cast(LanguageModel, open_predictor(source, 32)), ["", " "])) == []
+    model = cast(LanguageModel, open_predictor(source, 32))
+    nothing, something = answer(model, ["", " "]), answer(model, ["", "film"])
+    assert metrics_of(nothing) == []
+    assert nothing.obstacle == "none of the 2 test texts has a token that can be asked for"
+    assert something.obstacle is None
 
 
 def test_distributions_are_held_for_a_bounded_number_of_places() -> None:

@@ -175,6 +175,17 @@ def test_ranks_do_not_depend_on_the_order_of_facts_nor_on_prompts_that_cannot_be
     assert found == alone
 
 
+def test_where_no_fact_can_be_asked_the_reasons_are_told(tmp_path: Path) -> None:
+    """Prompts that go on after the answer, and one that is longer than the model reads."""
+    lines = [line("fr", "Paris", "[Y] is in [X]"), line("it", "Rome", "is in " * 40 + "[X] at [Y]")]
+    path = file_of(tmp_path / "facts.jsonl", lines)
+    skipped = found(path, Planted(PIECES, causal, "text-generation")).skipped or ""
+    assert skipped.startswith(
+        "none of 2 facts can be asked; 1: no prompt ends with the answer, 1: the model cannot read"
+    )
+    assert found(path, masked({})).skipped is None
+
+
 def test_a_fact_is_ranked_among_as_many_candidates_as_are_asked_for() -> None:
     names = [name for name in PIECES if name.isalpha()]
     facts = [Fact("r", name, name, (f"{name} is at [Y]",)) for name in names]

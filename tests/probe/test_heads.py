@@ -13,7 +13,7 @@ from fake_models import Reader, WordEncoder, context, split
 from assay.core.artifact import Artifact
 from assay.core.errors import AssayError
 from assay.core.model.anatomy import FAMILIES
-from assay.core.model.edits import KeepHeads, apply_edits
+from assay.core.model.edits import DuplicateLayers, KeepHeads, KeepLayers, apply_edits
 from assay.core.model.predict import TorchPredictor
 from probe.heads.arrangement import arrange
 from probe.heads.divergence import pair_divergences
@@ -149,8 +149,47 @@ def test_the_heads_a_variant_lost_are_named_by_what_they_did_in_the_full_model()
 
 def test_all_heads_of_a_layer_that_is_gone_are_lost() -> None:
     full = [{"layer": layer, "head": 0, "roles": ["separator"] * layer} for layer in (0, 1)]
-    assert lost_heads(full, full[1:])["heads"] == full[:1]
-    assert lost_heads(full, full)["heads"] == []
+    assert lost_heads(full, full[1:], {}, {})["heads"] == full[:1]
+    assert lost_heads(full, full, {}, {})["heads"] == []
+
+
+def told(*layers: int, roles: Sequence[str] = ("positional",)) -> list[dict]:  # type: ignore[type-arg]
+    return [{"layer": layer, "head": 0, "roles": list(roles)} for layer in layers]
+
+
+def test_a_layer_of_which_a_repeat_is_left_is_not_lost() -> None:
+    """Layer 6 repeats layer 1: either is enough, on both sides; without the repeat's number known it would be lost."""
+    both = {"6": 1}
+    assert lost_heads(told(0, 1), told(0, 6), {}, both)["heads"] == []
+    assert lost_heads(told(0, 6), told(0, 1), both, {})["heads"] == []
+    assert lost_heads(told(0, 1, 6), told(0, 1), both, {})["heads"] == []
+    assert [head["layer"] for head in lost_heads(told(0, 1, 6), told(0), both, {})["heads"]] == [1, 6]
+    assert [head["layer"] for head in lost_heads(told(0, 1), told(0, 6), {}, {})["heads"]] == [1]
+
+
+def test_a_kept_head_has_the_roles_of_its_own_number_else_those_of_its_repeats() -> None:
+    full, both = told(1), {"6": 1, "7": 1}
+    own = [*told(1, roles=()), *told(6)]
+    assert lost_heads(full, own, {}, both)["by_role"][0] == {
+        "role": "positional", "of": 1, "lost": 0, "kept": 1, "still": 0,
+    }  # fmt: skip
+    assert lost_heads(full, [*told(6, roles=()), *told(7)], {}, both)["by_role"][0]["still"] == 1
+
+
+def test_heads_of_a_model_of_which_only_the_repeat_is_left_are_there(tiny_artifact: Callable[..., Artifact]) -> None:
+    source = tiny_artifact(layers=2)
+    full = TorchPredictor(source, 32)
+    edits = [DuplicateLayers([1], times=2, of=2), KeepLayers([0, 2], of=3)]
+    variant = TorchPredictor(source, 32)
+    apply_edits(variant.module, edits, FAMILIES["bert"])
+    variant.layers = (0, 2)
+    json = [edit.to_json() for edit in edits]
+    variant.artifact = replace(source, key="repeat", edits=json)
+    findings = (
+        HeadsProbe().tiny().run(variant, context(split(TEXTS), teacher=full))
+    )  # as many layers as the config says
+    assert (findings.details["lost"]["heads"], findings.details["repeats"]) == ([], {"2": 1})
+    assert {head["layer"] for head in findings.details["heads"]} == {0, 2}
 
 
 def maps(weights: torch.Tensor, ids: list[int], special: list[bool]) -> Maps:

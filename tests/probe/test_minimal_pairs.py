@@ -138,6 +138,11 @@ def test_pairs_of_the_same_tokens_and_pairs_that_are_cut_are_told(tmp_path: Path
     assert [each["accuracy"] for each in details["paradigms"]] == [1, 1, None, 0.5]
 
 
+def test_where_no_pair_is_read_to_its_end_the_reason_is_told(tmp_path: Path) -> None:
+    path = file_of(tmp_path / "pairs.jsonl", [("long", "she " * 70 + "runs", "she " * 70 + "run")])
+    assert found(path, knowing("she")).skipped == "none of 1 pairs is read to its end (data.max_length)"
+
+
 def test_a_folder_is_all_its_files_and_a_paradigm_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / f"{name}.jsonl").write_text('{"sentence_good": "she runs", "sentence_bad": "she run"}\n\n' * 3)

@@ -10,7 +10,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from assay.core.errors import NotGiven
 from probe.language.sentence_scores import score_texts
-from probe.probes.surprisal import SurprisalProbe, word_bits
+from probe.probes.surprisal import SurprisalProbe, _left_out, word_bits
 
 PIECES = ("the", "dog", "un", "##happy", "was", ",", "cat", "new")
 AFTER = {
@@ -39,6 +39,16 @@ def test_a_word_has_the_bits_of_its_tokens_and_a_mark_has_none() -> None:
 def test_a_word_that_is_cut_does_not_count() -> None:
     (scores,) = score_texts(model(length=5), TEXTS[:1])
     assert np.isnan(word_bits(scores)).tolist() == [False, False, False, True]
+
+
+def test_what_is_left_out_is_counted_by_its_reason() -> None:
+    """`long` reads all four words; `short`, its student, three."""
+    long, short = model(), model(length=5)
+    assert SurprisalProbe().run(long, examined(long, texts=TEXTS[:1])).details["left_out"] == {}
+    assert SurprisalProbe().run(short, examined(short, long, TEXTS[:1])).details["left_out"] == {"cut": 1}
+    assert SurprisalProbe().run(long, examined(long, short, TEXTS[:1])).details["left_out"] == {"cut": 1}
+    counted, cut = np.array([True, False, False]), np.array([True, True, False])
+    assert _left_out(counted, cut) == {"cut": 1, "without tokens": 1}
 
 
 def test_first_words_are_left_out_and_means_are_told_by_position_and_part() -> None:
@@ -78,5 +88,9 @@ def test_intervals_draw_whole_texts() -> None:
 def test_without_a_second_word_or_a_language_model_the_reason_is_told() -> None:
     with pytest.raises(NotGiven, match="no test row has another"):
         SurprisalProbe().run(model(), examined(model(), texts=["the", "dog"]))
+    with pytest.raises(
+        NotGiven, match=r"of the 1 others 1 stand behind the last token that is read \(data.max_length\)"
+    ):
+        SurprisalProbe().run(model(length=2), examined(model(length=2), texts=["the dog"]))
     with pytest.raises(NotGiven, match="surprisal needs a language model: task fill-mask or text-generation"):
         SurprisalProbe().run(Classifier(lambda text: [0.0, 1.0]), context(split(["a"])))

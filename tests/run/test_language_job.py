@@ -49,6 +49,8 @@ def test_a_language_model_goes_all_the_way(family: str, task: LanguageTask, tmp_
     assert cut is not None
     assert {"perplexity", "token_accuracy", "perplexity_ratio", "token_loyalty", "token_kl"} <= set(slim.metrics)
     assert "token_kl" not in cut.metrics  # its tokens are others than the teacher's
+    assert (slim.paired, cut.paired) == (True, False)
+    assert "its vocabulary is not the teacher" in outcome.report.read_text()
     answers = pd.read_parquet(tmp_path / "run" / "results" / "slim" / "predictions.parquet")
     sizes = ["bytes"] if task == "text-generation" else []
     assert list(answers) == ["row", "tokens", "nll", "right", *sizes, "teacher_nll", "same", "kl"]
