@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from assay.core.model.ablate import Cut, layers_replaced, logits_without
 from assay.core.model.anatomy import Family, family_of
 from assay.core.model.blocks import modules_of
-from assay.core.model.outputs import hidden_states_of
+from assay.core.model.outputs import hidden_states_of, real_tokens
 from compress.losses.task import task_loss
 
 Batches = Sequence[dict[str, Tensor]]
@@ -66,8 +66,8 @@ def _moved(module: nn.Module, batches: Batches, one_only: bool) -> list[float]:
     found: list[Tensor] = []
     last = family_of(module.config.model_type).reads_last  # type: ignore[union-attr, arg-type]
     for batch in batches:
-        mask = batch["attention_mask"].bool()
         states = hidden_states_of(module(**_inputs(batch), output_hidden_states=True))  # each [batch, tokens, width]
+        mask = real_tokens(batch, states[0])
         turned = torch.stack([1 - F.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
         read = mask.shape[1] - 1 - mask.int().flip(1).argmax(1) if last else torch.zeros(len(mask), dtype=torch.int64)
         found.append(turned[:, range(len(mask)), read] if one_only else turned[:, mask])  # [layers, rows or tokens]

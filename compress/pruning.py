@@ -31,19 +31,26 @@ def scoring_subject(unit: Unit, module: PreTrainedModel, source: Artifact, ctx: 
     Heads are checked: switching off a layer's heads must change the logits, or no mask would mean anything."""
     from assay.core.model.anatomy import family_of
     from assay.core.model.edits import layout_of
-    from assay.core.model.load import load_tokenizer
     from assay.core.model.masks import check_masking
     from compress.scores.subject import Subject
 
-    family, tokenizer = family_of(source.family), load_tokenizer(source)
+    family = family_of(source.family)
     layout = layout_of(source.config, source.edits)
     sizes = [len(getattr(layer, UNITS[unit])) for layer in layout.layers]
     batches = list(scoring_batches(source, ctx, rows, batch_size=32))
-    ends = [token for token in (tokenizer.sep_token_id, tokenizer.eos_token_id) if token is not None]
+    ends = [] if family.reads_images else _ends(source)
     subject = Subject(module, family, unit, sizes, batches, ctx.data.task, ends, ctx.seed, layout.groups)
     if unit == "heads":
         check_masking(module, family, subject.inputs()[0], sizes)
     return subject
+
+
+def _ends(source: Artifact) -> list[int]:
+    """Ids of the tokens that end a text."""
+    from assay.core.model.load import load_tokenizer
+
+    tokenizer = load_tokenizer(source)
+    return [token for token in (tokenizer.sep_token_id, tokenizer.eos_token_id) if token is not None]
 
 
 def score_units(name: str, subject: Subject) -> list[Tensor]:
@@ -109,15 +116,14 @@ def scoring_batches(
     language model are the tokens to name."""
     import torch
 
-    from assay.core.model.load import load_tokenizer
-    from assay.core.model.predict import Encoder
+    from assay.core.model.predict import open_encoder
     from assay.core.model.questions import Asker
     from assay.core.train import asked_batch
 
     split = split or ctx.data.train
     sample = np.random.default_rng(ctx.seed).permutation(len(split))[:rows]
     chosen = split.take(sample)
-    encoder = Encoder(load_tokenizer(source), ctx.data.max_length)
+    encoder = open_encoder(source, ctx.data.max_length)
     if is_language(source.task):
         asker = Asker(encoder.tokenizer, source.task, ctx.seed)
         questions = sorted(map(asker.about, encoder.ids(chosen.texts)), key=lambda question: len(question.ids))
@@ -144,12 +150,12 @@ def save_edited(
     out: Path,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> list[dict[str, Any]]:
-    """Apply `edits` to the live module, save it under `out` with the tokenizer (the source's unless one is given), and
-    return the whole list to replay on loading."""
+    """Apply `edits` to the live module, save it under `out` with the source's tokenizer or image settings (unless
+    another tokenizer is given), and return the whole list to replay on loading."""
     from assay.core.model.anatomy import family_of
     from assay.core.model.edits import apply_edits
-    from assay.core.model.load import load_tokenizer, save_module
+    from assay.core.model.load import load_reader, save_module
 
     apply_edits(module, edits, family_of(source.family))
-    save_module(module, out, tokenizer or load_tokenizer(source))
+    save_module(module, out, tokenizer or load_reader(source))
     return [*source.edits, *(edit.to_json() for edit in edits)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field
 
-from assay.core.artifact import Artifact, is_language
+from assay.core.artifact import Artifact, is_image, is_language
 from assay.core.errors import InputError, SettingError
 from compress.step import Context, Step
 
@@ -124,10 +124,13 @@ def teacher_answers(ctx: Context) -> tuple[np.ndarray | None, PreTrainedModel | 
 
 
 def same_tokens(student: Artifact, teacher: Artifact) -> bool:
-    """Whether both cut a text into the same tokens, so that they can be compared token by token."""
-    from assay.core.model.load import load_tokenizer
+    """Whether both cut a text into the same tokens, or an image into as many, so that these can be compared."""
+    from assay.core.model.load import load_reader
 
-    return load_tokenizer(student).get_vocab() == load_tokenizer(teacher).get_vocab()
+    own, theirs = load_reader(student), load_reader(teacher)
+    if is_image(student.task):
+        return own.max_length == theirs.max_length
+    return own.get_vocab() == theirs.get_vocab()
 
 
 def train_and_save(
@@ -142,16 +145,15 @@ def train_and_save(
     """Train on the job's training rows, call `finish`, save under `out`, and return the facts: the history, the
     precision and the number of zeros held."""
     from assay.core.model.anatomy import family_of
-    from assay.core.model.load import load_tokenizer, save_module
-    from assay.core.model.predict import Encoder
+    from assay.core.model.load import load_reader, save_module
+    from assay.core.model.predict import open_encoder
     from assay.core.model.questions import Asker
     from assay.core.train import train
     from compress.layer_drop import layers_dropped
     from compress.sparsity.zeros import zeros_held
 
-    tokenizer = load_tokenizer(source)
-    encoder = Encoder(tokenizer, ctx.data.max_length)
-    asker = Asker(tokenizer, source.task, ctx.seed) if is_language(source.task) else None
+    encoder = open_encoder(source, ctx.data.max_length)
+    asker = Asker(encoder.tokenizer, source.task, ctx.seed) if is_language(source.task) else None
     schedule = step.schedule()
     if step.freeze is not None:
         _freeze(module, step)
@@ -165,7 +167,7 @@ def train_and_save(
         )  # fmt: skip
     finish()
     module.requires_grad_(True)
-    save_module(module, out, tokenizer)
+    save_module(module, out, load_reader(source))
     precision = "bf16" if schedule.autocast else "fp32"
     return {"edits": source.edits, "precision": precision, "zeros_held": zeros, **asdict(history)}
 
@@ -189,10 +191,12 @@ def _freeze(module: PreTrainedModel, step: TrainingStep) -> None:
 
 
 def _embeddings(module: PreTrainedModel, family: Family) -> list[nn.Module]:
-    """The module that holds the word embedding, with positions and norm; the tables alone where the base holds them."""
+    """The module that holds the word embedding or that of patches, with positions and norm; the tables alone where the
+    base holds them."""
     from torch import nn
 
-    home = family.word_embeddings.rpartition(".")[0]
+    table = family.word_embeddings
+    home = table.rpartition(".")[0] if table else f"{family.base}.embeddings"
     if home != family.base:
         return [module.get_submodule(home)]
     layers = tuple(f"{stack.layers}." for stack in family.stacks)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from assay.core.artifact import ONE_CLASS, is_image
 from probe.sample import draw_rows
 from probe.tasks import Examples, Task, bigram_shift_task, length_task
 
@@ -18,14 +19,17 @@ TaskName = Literal["length", "bigram_shift", "label"]
 
 
 def job_tasks(names: Sequence[TaskName], ctx: ProbeContext, samples: int, test_samples: int) -> list[Task]:
-    """Each named task once, of `samples` rows of the train split and `test_samples` of the test split."""
+    """Each named task once, of `samples` rows of the train split and `test_samples` of the test split.
+
+    Images have no words: of them there is the task `label` alone, whatever is named."""
     train, test = _drawn(ctx.data.train, samples, ctx.seed), _drawn(ctx.data.test, test_samples, ctx.seed)
     make = {
         "length": lambda: length_task(train.texts, test.texts),
         "bigram_shift": lambda: bigram_shift_task(train.texts, test.texts, ctx.seed, ctx.data.max_length // 2),
         "label": lambda: Task("label", _labelled(train, ctx.data.task), _labelled(test, ctx.data.task)),
     }
-    return [make[name]() for name in dict.fromkeys(names)]
+    told: Sequence[TaskName] = ("label",) if is_image(ctx.data.task) else names
+    return [make[name]() for name in dict.fromkeys(told)]
 
 
 def job_test_rows(ctx: ProbeContext, test_samples: int) -> Examples:
@@ -39,7 +43,7 @@ def _drawn(split: Split, count: int, seed: int) -> Split:
 
 def _labelled(split: Split, task: str) -> Examples:
     """Rows with a class; none when the job has no single class a row."""
-    if task != "text-classification":
+    if task not in ONE_CLASS:
         return Examples([], np.array([], dtype=np.int64))
     rows = split.take(np.flatnonzero(split.labels >= 0))
     return Examples(rows.texts, rows.labels)

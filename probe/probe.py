@@ -61,6 +61,7 @@ class Probe(BaseModel, ABC):
 
     version: ClassVar[int] = 1
     needs: ClassVar[Needs] = "logits"
+    images: ClassVar[bool] = False  # whether it can examine models of images
 
     @abstractmethod
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:

@@ -22,7 +22,7 @@ from reports.attribution import attribution
 from reports.charts import Point, scatter
 from reports.claims import TINY, best_trade, claims
 from reports.collect import Run, Variant, collect
-from reports.compare import rows, summary
+from reports.compare import notes, rows, summary
 from reports.head_roles import head_roles
 from reports.likeness import likeness
 from reports.rows import baselines, kept, metric_names, pareto, quality_name
@@ -94,7 +94,8 @@ def trades(run: Run) -> list[Trade]:
 
 def _trade(run: Run, cost: str, name: str, unit: float, title: str) -> Trade | None:
     quality = quality_name(run)
-    known = [row for row in rows(run) if quality and row.get(cost) and row.get(quality) is not None]
+    alike = [row for row in rows(run) if row["paired"] is not False]  # others were asked for other tokens
+    known = [row for row in alike if quality and row.get(cost) and row.get(quality) is not None]
     if quality is None or not known:
         return None
     front = {row["variant"] for row in pareto(known, cost, quality)}
@@ -118,6 +119,7 @@ def _everything(run: Run) -> dict[str, Any]:
         "tiny": TINY if run.tiny else None,
         "tiles": [] if run.tiny else tiles(run),
         "lines": summary(run),
+        "notes": notes(run),
         "bases": baselines(run),
         "best": best_trade(run),
         "quality": quality_name(run),

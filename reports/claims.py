@@ -12,7 +12,7 @@ from assay.core.cpu import EXACT_INT8
 from assay.core.metric import Metric
 from reports import units
 from reports.collect import Run, Variant
-from reports.rows import Baseline, baselines, grew, kept, quality, quality_name
+from reports.rows import OTHER_TOKENS, Baseline, baselines, grew, kept, quality, quality_name
 
 TINY = "A tiny run with a stand-in model: it shows that the job works, its figures mean nothing."
 # DistilBERT's well-known trade, 97 % of the quality, is the bar for "a good trade".
@@ -111,8 +111,10 @@ def _kept(run: Run, variant: Variant) -> str:
     if variant.stale:
         return f"{variant.name} has changed since it was evaluated; those results are left out."
     if name is None or quality(run, variant) is None:
-        return f"{variant.name} is not evaluated yet."
+        return f"{variant.name} {f'has no figures: {variant.skipped}' if variant.skipped else 'is not evaluated yet'}."
     ours, full = _with_interval(variant.metrics[name]), run.teacher.metrics.get(name) if run.teacher else None
+    if variant.paired is False:
+        return f"{variant.name} has {_quality_word(run)} {ours}; {OTHER_TOKENS}."
     if share is None or full is None:
         return f"{variant.name} has {_quality_word(run)} {ours}."
     told = f"{variant.name} keeps {units.percent(share)} of the teacher's {_quality_word(run)}"
@@ -155,6 +157,8 @@ def _speed(run: Run, variant: Variant) -> str:
 
 def _batch(run: Run) -> str:
     batch, length = (run.measured_with.get(name) for name in ("batch_size", "length"))
+    if batch and run.has_images:
+        return f"a batch of {batch} image{'s' * (batch > 1)}"
     return f"a batch of {batch} × {length} tokens" if batch and length else "a batch"
 
 

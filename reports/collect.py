@@ -58,7 +58,10 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class Variant:
-    """One model of the run. `metrics` by name and `measurement` are empty until evaluated and measured."""
+    """One model of the run. `metrics` by name and `measurement` are empty until evaluated and measured.
+
+    `paired` is False for a language model that was asked for other tokens than its teacher, `skipped` says why an
+    evaluation has no figures."""
 
     name: str
     role: str
@@ -73,6 +76,8 @@ class Variant:
     measurement: Json = field(default_factory=dict)
     probes: tuple[ProbeResult, ...] = ()
     stale: bool = False
+    paired: bool | None = None
+    skipped: str | None = None
 
     @cached_property
     def predictions(self) -> pd.DataFrame | None:
@@ -101,6 +106,16 @@ class Run:
     data: Json
     measured_with: Json
     measured_on: Json
+
+    @property
+    def has_images(self) -> bool:
+        """Whether its rows are images."""
+        return self.task == "image-classification"
+
+    @property
+    def rows_called(self) -> str:
+        """What its rows are, in words."""
+        return "images" if self.has_images else "texts"
 
     def variant(self, name: str) -> Variant | None:
         """The variant of that name."""
@@ -224,6 +239,8 @@ def _variant(run: Path, data: Json, measurement: Json) -> Variant:
         measurement=measurement,
         probes=tuple(_probe(path, data["variant"]) for path in sorted(folder.glob("probes/*.json"))),
         stale=stale,
+        paired=None if stale else evaluation.get("paired"),
+        skipped=None if stale else evaluation.get("skipped"),
     )
 
 

@@ -13,9 +13,9 @@ from rich.text import Text
 from reports import units
 from reports.claims import claims
 from reports.collect import Run, Variant
-from reports.rows import Row, baselines, grew, kept, pareto, quality_name, rows
+from reports.rows import OTHER_TOKENS, Row, baselines, grew, kept, pareto, quality_name, rows
 
-__all__ = ["claims", "markdown", "pareto", "rows", "summary", "table", "to_csv", "to_json"]
+__all__ = ["claims", "markdown", "notes", "pareto", "rows", "summary", "table", "to_csv", "to_json"]
 
 
 def to_json(items: list[Row]) -> str:
@@ -54,6 +54,12 @@ def summary(run: Run) -> list[Line]:
     return [_line(run, variant) for variant in run.variants]
 
 
+def notes(run: Run) -> list[str]:
+    """What must be known of single lines of the key table."""
+    unlike = [f"{variant.name}: {OTHER_TOKENS}." for variant in run.variants if variant.paired is False]
+    return unlike + [f"{variant.name}: no figures, {variant.skipped}." for variant in run.variants if variant.skipped]
+
+
 def table(run: Run) -> Table:
     """The key table for the terminal."""
     grid = Table(title=Text(run.name), caption=_caption(run), caption_justify="left")
@@ -70,7 +76,7 @@ def markdown(run: Run) -> str:
     names = _columns(run)
     lines = ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
     lines += ["| " + " | ".join(_plain(cell) for cell in _cells(line)) + " |" for line in summary(run)]
-    return "\n".join([*lines, "", _caption(run)]) + "\n"
+    return "\n".join([*lines, "", _plain(_caption(run))]) + "\n"
 
 
 def _line(run: Run, variant: Variant) -> Line:
@@ -84,7 +90,7 @@ def _line(run: Run, variant: Variant) -> Line:
         latency=units.milliseconds(variant.measurement.get("latency_ms_p50")),
         faster=tuple(units.times(base.gain(variant, "latency_ms_p50")) for base in known),
         quality=units.metric(variant.metrics.get(name)) if name else units.NOTHING,
-        kept=units.percent(kept(run, variant)),
+        kept="other tokens" if variant.paired is False else units.percent(kept(run, variant)),
         grew=grew(run, variant),
         state=variant.state,
         baseline=variant.name in {base.variant.name for base in known},
@@ -104,11 +110,12 @@ def _cells(line: Line) -> list[str]:
 def _caption(run: Run) -> str:
     known = baselines(run)
     if not known:
-        return "The run has no fp32 baseline yet."
+        return " ".join(["The run has no fp32 baseline yet.", *notes(run)])
     against = " · ".join(base.words for base in known)
-    return (
+    about = (
         f"Ratios against {against}. Intervals are 95 %. Kept: share of the teacher's {quality_name(run) or 'quality'}."
     )
+    return " ".join([about, *notes(run)])
 
 
 def _plain(cell: str) -> str:

@@ -12,13 +12,16 @@ import pandas as pd
 
 from reports import units
 from reports.collect import Run, Variant
+from reports.thumbnail import thumbnail
 
 MOST = 4
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One row. `teacher` and `variant` are answers in words; `verdict` says which of them is right."""
+    """One row. `teacher` and `variant` are answers in words; `verdict` says which of them is right.
+
+    Of a model of images `text` is the path, and `image` the picture as a data address."""
 
     row: int
     text: str
@@ -26,6 +29,7 @@ class Flip:
     teacher: str
     variant: str
     verdict: str
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def probabilities(task: str, values: np.ndarray) -> np.ndarray:
 def _flip(run: Run, row: pd.Series, teacher: np.ndarray, ours: np.ndarray) -> Flip:
     truth, before, after = _truth(run, row["label"]), _answer(run, teacher), _answer(run, ours)
     verdict = _verdict(truth, _names(run, teacher), _names(run, ours)) if run.task != "text-regression" else ""
-    return Flip(int(row["row"]), str(row["text"]), truth, before, after, verdict)
+    image = thumbnail(str(row["text"])) if run.has_images else None
+    return Flip(int(row["row"]), str(row["text"]), truth, before, after, verdict, image)
 
 
 def _verdict(truth: str, before: str, after: str) -> str:

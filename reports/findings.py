@@ -15,6 +15,7 @@ from markupsafe import Markup
 from reports.charts import Series, lines, y_values
 from reports.collect import ProbeResult, Run, Variant
 from reports.heat_map import heat_map
+from reports.rows import OTHER_TOKENS
 
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
@@ -127,7 +128,9 @@ def _missing(run: Run, variant: Variant) -> Iterable[tuple[str, str]]:
     if variant.stale:
         yield "evaluation", "is of other weights than the variant now has; run the job again"
     elif not variant.metrics:
-        yield "evaluation", "not measured yet"
+        yield "evaluation", f"skipped, because {variant.skipped}" if variant.skipped else "not measured yet"
+    if variant.paired is False:
+        yield "comparison with the teacher", f"skipped, because {OTHER_TOKENS}"
     if not variant.measurement:
         yield "size and speed", "not measured yet"
     there = {result.probe for result in variant.probes}

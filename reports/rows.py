@@ -27,6 +27,10 @@ GREW = 1 / 1.02
 # What a task is judged by, best known first. All of them grow with quality.
 QUALITY = ("accuracy", "micro_f1", "macro_f1", "spearman", "pearson", "token_accuracy")
 
+OTHER_TOKENS = (
+    "its vocabulary is not the teacher's, so that it was asked for other tokens and the figures cannot be compared"
+)
+
 
 def rows(run: Run) -> list[Row]:
     """One object a variant, all with the same keys in the same order; what is missing is None."""
@@ -35,7 +39,7 @@ def rows(run: Run) -> list[Row]:
 
 def metric_names(run: Run) -> list[str]:
     """Every metric of the evaluation: the usual ones of classification first, then in the order they were written."""
-    usual = CLASSIFICATION if run.task == "text-classification" else ()
+    usual = CLASSIFICATION if run.task in ("text-classification", "image-classification") else ()
     found = [name for variant in run.variants for name in variant.metrics]
     return list(dict.fromkeys([*usual, *found]))
 
@@ -48,9 +52,9 @@ def quality_name(run: Run) -> str | None:
 
 def kept(run: Run, variant: Variant) -> float | None:
     """The variant's quality as a share of the teacher's; None where the teacher has none to keep, such as a correlation
-    of 0 or below."""
+    of 0 or below, and where the two were not asked the same."""
     name = quality_name(run)
-    if name is None or run.teacher is None:
+    if name is None or run.teacher is None or variant.paired is False:
         return None
     ours, full = _value(variant, name), _value(run.teacher, name)
     return ours / full if ours is not None and full is not None and full > 0 else None
@@ -112,7 +116,7 @@ def _row(variant: Variant, metrics: Sequence[str], further: Sequence[str]) -> Ro
     for name in metrics:
         row |= _bounded(variant, name)
     row |= {name: variant.measurement.get(name) for name in further}
-    return row | {"state": variant.state, "error": variant.error}
+    return row | {"paired": variant.paired, "state": variant.state, "error": variant.error}
 
 
 def _bounded(variant: Variant, name: str) -> Row:

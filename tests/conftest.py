@@ -62,9 +62,12 @@ def tiny_folder(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def tiny_artifact(tiny_folder: Callable[..., Path]) -> Callable[..., Artifact]:
     """Factory of artifacts: `tiny_folder` opened as a source, with the same settings."""
+    from by_family import classes_of
+
     from assay.core.artifact import open_source
 
-    def make(family: str = "bert", task: Task = "text-classification", **settings: Any) -> Artifact:
+    def make(family: str = "bert", task: Task | None = None, **settings: Any) -> Artifact:
+        task = task or classes_of(family)
         return open_source(tiny_folder(family, task=task, **settings), task)
 
     return make

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.core.model.anatomy import Family
-from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, LowRank, ShareLayers
+from assay.core.model.edits import (
+    Edit,
+    FactoriseEmbedding,
+    KeepHeads,
+    KeepLayers,
+    KeepNeurons,
+    LowRank,
+    ShareLayers,
+)
 
 LAYERS = range(4)
 
@@ -14,7 +22,7 @@ LAYERS = range(4)
 def fit(edits: Sequence[Edit], family: Family) -> list[Edit]:
     """The same edits: with two stacks of two layers each, `of` counts both; where all layers share their weights, what
     the edit says of its first layer is said of all of them, and they are not shared again; where one map holds queries,
-    keys and values, it stands for each of them."""
+    keys and values, it stands for each of them; images have no table of tokens to factor."""
     present, fitted = list(LAYERS), []
     for edit in edits:
         if isinstance(edit, KeepLayers):
@@ -37,7 +45,9 @@ def fit(edits: Sequence[Edit], family: Family) -> list[Edit]:
             fitted.append(
                 LowRank(dict.fromkeys(present, next(iter(ranks.values()))) if family.shares_layers else ranks)
             )
-        elif family.shares_layers and isinstance(edit, ShareLayers):
+        elif (family.shares_layers and isinstance(edit, ShareLayers)) or (
+            family.reads_images and isinstance(edit, FactoriseEmbedding)
+        ):
             continue
         else:
             fitted.append(edit)

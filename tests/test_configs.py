@@ -16,6 +16,7 @@ from assay.core.errors import InputError
 from reports.collect import collect
 
 ROOT = Path(__file__).parent.parent
+MADE = "data"  # where scripts put what a config reads and no package holds as it is
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 # A run of the others with the same steps takes its turn in `make test-slow`.
@@ -30,8 +31,10 @@ def loaded(config: Path) -> Job:
 
 
 def need_packages(config: Path) -> None:
-    """Skip where a package that the config takes model or data from is not installed."""
+    """Skip where a package that the config takes model or data from is not there, or what is made of it is not."""
     for address in loaded(config).addresses:
+        if not address.startswith(PACKAGE) and not (ROOT / address).exists():
+            pytest.skip(f"{address} is not there; the first comment of {config.name} says what makes it")
         if address.startswith(PACKAGE):
             try:
                 resolve(address)
@@ -78,6 +81,8 @@ def test_it_runs_on_the_stand_in(config: Path, monkeypatch: pytest.MonkeyPatch, 
     need_packages(config)
     monkeypatch.setattr("assay.core.measure.side_by_side.measure", figures)  # its tests start the processes
     monkeypatch.chdir(tmp_path)
+    if (ROOT / MADE).exists():
+        (tmp_path / MADE).symlink_to(ROOT / MADE)
     assert call(monkeypatch, "run", config, "--tiny") == 0
     folder = tmp_path / "runs" / f"{config.stem}-tiny"
     found, job = collect(folder), loaded(config)

@@ -52,7 +52,7 @@ def job_data(
 ) -> JobData:
     """Planted rows where none are given; validation rows are the test rows."""
     train, test = train or planted_rows(48), test or planted_rows(12, seed=1)
-    content = fingerprint({"train": train, "test": test}, labels, 32)
+    content = fingerprint({"train": train, "test": test}, labels, 32, task)
     return JobData(train, test, test, labels, task, content, max_length=32)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +18,7 @@ from transformers import (
 )
 
 from assay.core.artifact import PROBLEM_TYPES, Task
+from assay.core.model.anatomy import family_of
 from assay.core.model.load import builder_for
 
 MAX_TOKENS = 128
@@ -26,6 +29,15 @@ WORDS = (
     "one two three first last best worst more less most never always often well done made seen loved hated moving "
     "boring exciting beautiful ugly terrible wonderful perfect poor rich deep thin long short new old young"
 )
+IMAGE_SIDE = 32
+_SQUARE = {"height": IMAGE_SIDE, "width": IMAGE_SIDE}
+IMAGE_SETTINGS = {
+    "vit": {"image_processor_type": "ViTImageProcessor", "size": _SQUARE, "resample": 2},
+    "deit": {"image_processor_type": "DeiTImageProcessor", "size": {"height": 36, "width": 36}, "resample": 3,
+             "do_center_crop": True, "crop_size": _SQUARE},
+    "dinov2": {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 36}, "resample": 3,
+               "do_center_crop": True, "crop_size": _SQUARE},
+}  # fmt: skip
 BERT_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_TOKENS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 
@@ -64,8 +76,8 @@ def _files(
     headless: bool,
 ) -> dict[str, bytes]:
     """The content of such a folder by file name; hundreds of tests ask for the same few models."""
-    tokenizer = tiny_tokenizer(family)
-    config = tiny_config(family, tokenizer, labels, layers, heads, width, neurons, task)
+    reader = TinyImages(family) if family in IMAGE_SETTINGS else tiny_tokenizer(family)
+    config = tiny_config(family, reader, labels, layers, heads, width, neurons, task)
     builder = AutoModel if headless else builder_for(task)
     with torch.random.fork_rng(devices=[]):
         model = builder.from_config(config)
@@ -76,13 +88,13 @@ def _files(
             parameter.normal_(1.0 if id(parameter) in scales else 0.0, 0.2, generator=generator)
     with TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        reader.save_pretrained(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def tiny_config(
     family: str,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerFast | TinyImages,
     labels: tuple[str, ...] = ("neg", "pos"),
     layers: int = 4,
     heads: int = 4,
@@ -90,7 +102,8 @@ def tiny_config(
     neurons: int = 48,
     task: Task = "text-classification",
 ) -> PretrainedConfig:
-    """Config of a small model of the family that fits the tokenizer; texts may have up to 128 tokens."""
+    """Config of a small model of the family that fits the tokenizer; texts may have up to 128 tokens, images have 4 x 4
+    patches."""
     shape = {
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
@@ -98,6 +111,8 @@ def tiny_config(
         "intermediate_size": neurons,
         "max_position_embeddings": MAX_TOKENS + 2,  # the RoBERTa kind starts its positions at pad_token_id + 1
     }
+    if isinstance(tokenizer, TinyImages):
+        return _image_config(family, shape, labels)
     if family == "distilbert":
         names = ("n_layers", "n_heads", "dim", "hidden_dim", "max_position_embeddings")
         shape = dict(zip(names, shape.values(), strict=True))
@@ -134,6 +149,35 @@ def tiny_config(
         id2label=dict(enumerate(labels)),
         label2id={name: index for index, name in enumerate(labels)},
         problem_type=PROBLEM_TYPES.get(task),
+    )
+
+
+@dataclass(frozen=True)
+class TinyImages:
+    """What a tiny model of images has in the place of a tokenizer."""
+
+    family: str
+
+    def save_pretrained(self, folder: str) -> None:
+        """Write image settings as the family's published models have them, for 32 x 32 pixels."""
+        settings = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_resize": True}
+        settings |= {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.25, 0.5], **IMAGE_SETTINGS[self.family]}
+        (Path(folder) / "preprocessor_config.json").write_text(json.dumps(settings))
+
+
+def _image_config(family: str, shape: dict[str, int], labels: tuple[str, ...]) -> PretrainedConfig:
+    shape = {name: size for name, size in shape.items() if name != "max_position_embeddings"}
+    if family == "dinov2":
+        shape["mlp_ratio"] = round(shape.pop("intermediate_size") / shape["hidden_size"])
+    return AutoConfig.for_model(
+        family,
+        **shape,
+        architectures=[family_of(family).architecture],
+        image_size=IMAGE_SIDE,
+        patch_size=8,
+        id2label=dict(enumerate(labels)),
+        label2id={name: index for index, name in enumerate(labels)},
+        problem_type=PROBLEM_TYPES["image-classification"],
     )
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import transformers
+from by_family import OF_IMAGES, classes_of
+from tiny_images import paths_of, write_images
 from tiny_jobs import carry_out, job_data
 from tiny_models import tiny_tokenizer, write_tiny
 from tokenizers import normalizers
 
-from assay.core.artifact import open_finished, open_source
+from assay.core.artifact import open_finished, open_source, read_config
 from assay.core.errors import AssayError
 from assay.core.manifest import MANIFEST
 from assay.core.model.predict import open_predictor
@@ -36,7 +39,7 @@ Answers = dict[str, Any]
 
 def write_all(folder: Path) -> None:
     """Each family with a tokenizer of its own class and of the generic one, one with a normalizer that no class knows,
-    and a model with uneven heads as Assay saves it, in torch and ONNX."""
+    and models with uneven heads as Assay saves them, in torch and ONNX; those of images with factors too."""
     for family, named in CLASSES.items():
         for kind in ("generic", "own"):
             write_tiny(folder / f"{family}-{kind}", family, layers=2)
@@ -47,6 +50,14 @@ def write_all(folder: Path) -> None:
         [normalizers.Replace("film", "movie"), normalizers.NFD()]
     )
     custom.save_pretrained(folder / "bert-custom")
+    write_images(folder.with_name("images"), rows=5)
+    for family in OF_IMAGES:
+        write_tiny(folder / family, family, task="image-classification", layers=2)
+        images = open_source(folder / family, "image-classification")
+        chain = [("prune_heads", {"remove": {0: [0], 1: [1, 2]}}), ("factorise", {"energy": 0.6})]
+        data = replace(job_data(), task=images.task)  # of which these steps read nothing
+        made = carry_out(folder.with_name(f"{folder.name}-{family}"), images, chain, data)
+        made.path.rename(folder / f"{family}-uneven")
     source = open_source(folder / "roberta-generic", "text-classification")
     steps = [("prune_heads", {"remove": {0: [0], 1: [1, 2]}}), ("export_onnx", {})]
     for number, name in enumerate(("roberta-uneven", "roberta-graph"), start=1):
@@ -72,8 +83,10 @@ def answers(folder: Path) -> dict[str, Answers]:
 def _answers(path: Path) -> Answers:
     try:
         finished = (path / MANIFEST).is_file()
-        predictor = open_predictor(open_finished(path) if finished else open_source(path, "text-classification"), 128)
-        return {"ids": predictor.encoder.ids(TEXTS), "logits": predictor.logits(TEXTS).tolist()}
+        task = classes_of(read_config(path)["model_type"])
+        predictor = open_predictor(open_finished(path) if finished else open_source(path, task), 128)
+        rows = TEXTS if task == "text-classification" else paths_of(path.parents[1] / "images")
+        return {"ids": predictor.encoder.ids(rows), "logits": predictor.logits(rows).tolist()}
     except AssayError as error:
         return {"error": str(error)}
 

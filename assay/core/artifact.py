@@ -16,25 +16,35 @@ from assay.core.errors import InputError
 from assay.core.manifest import Manifest, hash_file, key_of
 
 Format = Literal["torch", "onnx"]
-Task = Literal["text-classification", "text-regression", "multi-label-classification", "fill-mask", "text-generation"]
+Task = Literal[
+    "text-classification", "text-regression", "multi-label-classification", "image-classification",
+    "fill-mask", "text-generation",
+]  # fmt: skip
 LanguageTask = Literal["fill-mask", "text-generation"]
+ONE_CLASS = ("text-classification", "image-classification")  # tasks where each row has one class
 
 PROBLEM_TYPES: dict[Task, str] = {
     "text-classification": "single_label_classification",
     "text-regression": "regression",
     "multi-label-classification": "multi_label_classification",
+    "image-classification": "single_label_classification",
 }
 WEIGHTS = "model.safetensors"
 GRAPH = "model.onnx"
 SOURCE_FILES = (
     "config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
-    "sentencepiece.bpe.model", "spiece.model",
+    "sentencepiece.bpe.model", "spiece.model", "preprocessor_config.json",
 )  # fmt: skip
 
 
 def is_language(task: str) -> TypeGuard[LanguageTask]:
     """Whether it is the task of a language model, which names a token at each place that is asked."""
     return task in get_args(LanguageTask)
+
+
+def is_image(task: str) -> bool:
+    """Whether its rows are images."""
+    return task == "image-classification"
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder; InputError where it is missing or not JSON."""
     path = folder / "config.json"
     if not folder.is_dir():
-        raise InputError(f"{folder}: not a folder; a model is a folder with config.json, weights and tokenizer")
+        raise InputError(
+            f"{folder}: not a folder; a model is a folder with config.json, weights and what reads its rows"
+        )
     if not path.is_file():
         raise InputError(f"{folder}: no config.json; is it a model folder?")
     try:

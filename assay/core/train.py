@@ -215,7 +215,7 @@ def train(
     [n, labels]; with an `asker` a batch's are the tokens to name in their place, [batch, tokens]."""
     torch.manual_seed(seed)
     ids = encoder.ids(texts)
-    batches = LengthGrouped([len(row) for row in ids], schedule.batch_size, seed)
+    batches = LengthGrouped(encoder.lengths(ids), schedule.batch_size, seed)
     resume = newest_checkpoint(scratch, log)
     trainer = LengthTrainer(
         model=Trainee(model, loss),

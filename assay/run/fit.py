@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_image
 from assay.core.config.job import Chain, Job
 from assay.core.config.problems import Problem, Where
 from assay.core.errors import InputError, SettingError
@@ -22,6 +22,8 @@ def check_fit(job: Job, source: Artifact) -> None:
         _follow(chain, ("variants", name), job.task, full, full, problems)
     for index, (name, probe) in enumerate(job.probes):
         try:
+            if is_image(job.task) and not probe.images:
+                raise InputError("examines models of texts, and the rows of this job are images; remove it")
             probe.check()
         except InputError as error:
             problems.append(_problem(("probes", index), name, error))

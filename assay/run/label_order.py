@@ -32,7 +32,7 @@ def in_order_of(names: tuple[str, ...], data: JobData) -> JobData:
         **splits,
         labels=names,
         task=data.task,
-        fingerprint=fingerprint(splits, names, data.max_length),
+        fingerprint=fingerprint(splits, names, data.max_length, data.task),
         max_length=data.max_length,
         notes=data.notes,
     )

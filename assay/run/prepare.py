@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.core.address import resolve
-from assay.core.artifact import WEIGHTS, Artifact, is_language, open_source
+from assay.core.artifact import WEIGHTS, Artifact, is_image, is_language, open_source
 from assay.core.config.job import Job
 from assay.core.data.prepare import JobData, prepare
 from assay.core.errors import InputError
 from assay.core.model.anatomy import family_of
-from assay.core.model.corrupt import check_tokenizer, check_weights
+from assay.core.model.corrupt import check_reader, check_weights
 from assay.run.fit import check_fit
 from assay.run.label_order import in_order_of
 
@@ -23,7 +23,7 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     source = open_source(folder, job.task)
     check_task(job.task, source, folder / "config.json")
     check_weights(folder / WEIGHTS)
-    check_tokenizer(folder)
+    check_reader(folder, is_image(job.task))
     if is_language(job.task):
         check_language(source)
     check_fit(job, source)
@@ -32,8 +32,15 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
 
 
 def check_task(task: str, source: Artifact, stated_in: Path) -> None:
-    """InputError where the model's family is not known, or is none for the language task."""
-    fits = family_of(source.family, stated_in).language_task
+    """InputError where the model's family is not known, reads no such rows, or is none for the language task."""
+    family = family_of(source.family, stated_in)
+    if is_image(task) != family.reads_images:
+        reads, advice = ("images", "use") if family.reads_images else ("texts", "do not use")
+        kind = "image-classification"
+        raise InputError(
+            f"task: {task}, but a {source.family} model reads {reads} ({stated_in}); {advice} task: {kind}"
+        )
+    fits = family.language_task
     if is_language(task) and task != fits:
         advice = f"use task: {fits}" if fits else "models of an encoder and a decoder have no language task here"
         raise InputError(f"task: {task} does not fit a {source.family} model ({stated_in}); {advice}")

@@ -47,8 +47,13 @@ def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, se
     from assay.core.model.load import builder_for
 
     config = AutoConfig.from_pretrained(source, local_files_only=True)
+    if architecture := family_of(config.model_type).architecture:
+        config.architectures = [architecture]
     config.update({name: size for name, size in _SIZES.items() if name in known})
-    has_head = any(name.endswith("ForSequenceClassification") for name in known.get("architectures") or ())
+    has_head = any(
+        name.endswith(("ForSequenceClassification", "ForImageClassification"))
+        for name in known.get("architectures") or ()
+    )
     builder = builder_for(task) if has_head or is_language(task) else AutoModel
     torch.manual_seed(seed)
     with quiet_transformers():

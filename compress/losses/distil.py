@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from assay.core.artifact import is_language
 from assay.core.model.asked import asked_output
-from assay.core.model.outputs import hidden_states_of
+from assay.core.model.outputs import hidden_states_of, real_tokens
 from assay.core.model.questions import NOT_ASKED
 from compress.losses.hidden import HiddenLoss
 from compress.losses.soft import soft_loss
@@ -52,8 +52,8 @@ class DistilLoss(nn.Module):
         if self.alpha < 1:
             loss = loss + (1 - self.alpha) * task_loss(logits, labels, self.task)
         if self.hidden is not None:
-            both = hidden_states_of(out), hidden_states_of(theirs)
-            loss = loss + self.hidden_weight * self.hidden(*both, inputs["attention_mask"])
+            own, told = hidden_states_of(out), hidden_states_of(theirs)
+            loss = loss + self.hidden_weight * self.hidden(own, told, real_tokens(inputs, own[0]))
         return loss
 
     def _target(self, batch: dict[str, Tensor], theirs: Any) -> Tensor:
@@ -65,7 +65,7 @@ class DistilLoss(nn.Module):
     def _ask_teacher(self, inputs: dict[str, Tensor], asked: Tensor | None, states: bool) -> Any:
         (teacher,) = self._teacher
         assert teacher is not None
-        teacher.to(inputs["input_ids"].device)
+        teacher.to(next(iter(inputs.values())).device)
         return _answer(teacher, inputs, asked, states)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.core.model.blocks import blocks_of
+from assay.core.model.outputs import real_tokens
 from compress.scores.subject import Subject
 
 
@@ -19,8 +20,9 @@ def score(subject: Subject) -> list[Tensor]:
     """One [neurons] tensor a layer, not scaled by layer."""
     totals, tokens = [torch.zeros(size) for size in subject.sizes], 0
     for inputs in subject.inputs():
-        real = inputs["attention_mask"].bool()
-        sums = [states.abs()[real].sum(0) for states in _activations(subject, inputs)]
+        activations = _activations(subject, inputs)
+        real = real_tokens(inputs, activations[0])
+        sums = [states.abs()[real].sum(0) for states in activations]
         totals = [total + added for total, added in zip(totals, sums, strict=True)]
         tokens += int(real.sum())
     return [total / tokens for total in totals]

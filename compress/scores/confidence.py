@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from assay.core.model.outputs import attentions_of
+from assay.core.model.outputs import attentions_of, real_tokens
 from compress.scores.subject import Subject
 
 
@@ -19,12 +19,19 @@ def score(subject: Subject) -> list[Tensor]:
     """One [heads] tensor a layer, in [0, 1]. AssayError where the model gives no attention weights."""
     totals, tokens = [torch.zeros(size) for size in subject.sizes], 0
     for inputs in subject.inputs():
-        separators = torch.isin(inputs["input_ids"], torch.tensor(subject.separators))
-        counted = inputs["attention_mask"].bool() & ~separators
         layers = attentions_of(subject.module(**inputs, output_attentions=True))
+        counted = _counted(subject, inputs, layers[0])
         totals = [total + _largest(weights, counted).sum(0) for total, weights in zip(totals, layers, strict=True)]
         tokens += int(counted.sum())
     return [total / max(1, tokens) for total in totals]
+
+
+def _counted(subject: Subject, inputs: dict[str, Tensor], weights: Tensor) -> Tensor:
+    """bool [batch, tokens]: neither padding nor separator, which images have none of."""
+    real = real_tokens(inputs, weights.transpose(1, 2))
+    if not subject.separators:
+        return real
+    return real & ~torch.isin(inputs["input_ids"], torch.tensor(subject.separators))
 
 
 def _largest(weights: Tensor, counted: Tensor) -> Tensor:

@@ -44,8 +44,8 @@ def head_relevance(subject: Subject, inputs: dict[str, Tensor]) -> list[Tensor]:
         for linear in dict.fromkeys(subject.outputs()):
             hooks.callback(linear.register_forward_pre_hook(note).remove)
         best = subject.module(**inputs).logits.amax(-1)  # [batch], of a language model [batch, tokens]
-    real = inputs["attention_mask"].bool()
-    slopes = torch.autograd.grad(best[real].sum() if best.dim() == 2 else best.sum(), seen)
+    asked = best[inputs["attention_mask"].bool()] if best.dim() == 2 else best
+    slopes = torch.autograd.grad(asked.sum(), seen)
     sizes = [size for size in subject.sizes if size]
     return [
         (states * slope).detach().unflatten(-1, (size, -1)).sum(-1)

@@ -13,6 +13,7 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
+from assay.core.model.outputs import real_tokens
 from compress.sparsity.matrices import Matrix
 from compress.sparsity.subject import Subject
 
@@ -45,10 +46,10 @@ def input_sums(
     """The sum of `moment` over all real tokens that each of `linears` reads; a pass stops where `until` is called."""
     sums: dict[nn.Module, Tensor] = {}
     for batch in batches:
-        real = batch["attention_mask"].bool()
 
-        def add(linear: nn.Module, args: tuple[Tensor, ...], real: Tensor = real) -> None:
-            sums[linear] = sums.get(linear, torch.zeros(())) + moment(real_rows(args[0], real).float())
+        def add(linear: nn.Module, args: tuple[Tensor, ...], batch: dict[str, Tensor] = batch) -> None:
+            states = real_rows(args[0], real_tokens(batch, args[0]))
+            sums[linear] = sums.get(linear, torch.zeros(())) + moment(states.float())
 
         with ExitStack() as hooks, suppress(_Seen):
             for linear in linears:

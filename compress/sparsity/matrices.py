@@ -69,8 +69,8 @@ def prunable(module: PreTrainedModel, artifact: Artifact, also: Collection[Outsi
         for path, part in block.module.named_modules():
             if isinstance(part, LINEAR):
                 found.setdefault(part, Matrix(number, path, f"{block.path}.{path}.weight", part))
-    if "embeddings" in also:
-        path = family.word_embeddings
+    path = family.word_embeddings
+    if "embeddings" in also and path is not None:
         found[module.get_submodule(path)] = _outside(path, module.get_submodule(path))
     if "head" in also:
         found |= {part: _outside(path, part) for path, part in _linear_maps(module) if _lies_in(path, family.head)}

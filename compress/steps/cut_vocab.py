@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from assay.core.address import resolve
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_image
 from assay.core.errors import InputError, SettingError
 from compress.step import Context, Step
 
@@ -53,6 +53,11 @@ class CutVocab(Step):
         """Which tokens stay, only texts can tell: the layout has none then."""
         self.inputs()
         return replace(layout, tokens=())
+
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """Images have no tokens to leave out."""
+        if is_image(task):
+            raise SettingError("cut_vocab", "a model of images has no vocabulary to cut; remove it")
 
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: tokens before and after; coverage, the share of the tokens of texts that are still there in the same

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from assay.core.artifact import GRAPH, Artifact, Format
+from assay.core.artifact import GRAPH, Artifact, Format, is_image
 from assay.core.errors import SettingError
 from assay.core.model.generations import why_no_optimum
-from assay.core.model.inputs import NO_STATES, state_names
+from assay.core.model.inputs import ANY_SIZE, NO_STATES, state_names
 from compress.step import Context, Step
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class ExportOnnx(Step):
             raise SettingError("export_onnx.exporter", f"optimum: {absent}, or use auto or torch")
         return layout
 
+    def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
+        """Graphs of images are written by torch."""
+        if self.exporter == "optimum" and is_image(task):
+            raise SettingError("export_onnx.exporter", f"{ANY_SIZE}; use auto or torch")
+
     @property
     def shows_states(self) -> bool:
         return self.hidden_states
@@ -55,15 +60,15 @@ class ExportOnnx(Step):
         onnxruntime runs it."""
         from assay.core.model.export import export
         from assay.core.model.graph import as_onnx, fused_operators, operators
+        from assay.core.model.load import load_reader
         from assay.core.model.parity import compare_logits, require
         from assay.core.model.predict import TorchPredictor, open_predictor
         from assay.core.model.rewrite import rewrite
 
         reference = open_predictor(source, ctx.data.max_length)
         assert isinstance(reference, TorchPredictor)
-        tokenizer = reference.encoder.tokenizer
         states = state_names(reference.layers) if self.hidden_states else []
-        exported = export(reference.module, tokenizer, out, self.opset, self.exporter, source.task, states)
+        exported = export(reference.module, load_reader(source), out, self.opset, self.exporter, source.task, states)
         rewritten = asdict(rewrite(out / GRAPH)) if self.rewrite else None
         graph = open_predictor(as_onnx(source, out), ctx.data.max_length)
         parity = compare_logits(reference, graph, ctx.data.validation.texts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.artifact import Artifact, is_language
+from assay.core.artifact import Artifact, is_image, is_language
 from assay.core.errors import SettingError
 from compress.low_rank.parts import Part, check_parts, lies_in
 from compress.pruning import not_among, save_edited, scoring_batches
@@ -68,7 +68,9 @@ class Factorise(Step):
         return self._embedding_edits()[0].apply(layout)
 
     def check_task(self, task: str, layout: Layout, teacher: Layout | None) -> None:
-        """A language model's head may be tied to its embedding, so that is left whole."""
+        """A language model's head may be tied to its embedding, so that is left whole; images have no such table."""
+        if self.embedding_rank is not None and is_image(task):
+            raise SettingError("factorise.embedding_rank", "images have no table of tokens; give energy or budget")
         if self.embedding_rank is not None and is_language(task):
             raise SettingError("factorise.embedding_rank", "only the embedding of classifiers can be factored here")
 

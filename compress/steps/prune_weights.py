@@ -65,7 +65,7 @@ class PruneWeights(Step):
     def apply(self, source: Artifact, out: Path, ctx: Context) -> dict[str, Any]:
         """Facts: method, sparsity (fraction, zeros, weights, by_matrix in original layer numbers), and the maps and
         embeddings left out."""
-        from assay.core.model.load import load_module, load_tokenizer, save_module
+        from assay.core.model.load import load_module, load_reader, save_module
         from compress.sparsity.matrices import left_out, prunable, zeros_by_matrix
         from compress.sparsity.rewind import earlier_model, rewound
 
@@ -74,7 +74,7 @@ class PruneWeights(Step):
         self._prune(module, prunable(module, source, self.also), source, ctx)
         if earlier is not None:
             module = rewound(module, self.also, earlier, ctx)
-        save_module(module, out, load_tokenizer(source))
+        save_module(module, out, load_reader(source))
         matrices = prunable(module, source, self.also)
         sparsity = zeros_by_matrix(matrices)
         return {"method": self.method, "sparsity": sparsity, "left_out": left_out(module, matrices)}

@@ -33,6 +33,7 @@ class AttentionProbe(Probe):
 
     version: ClassVar[int] = 2
     needs: ClassVar[Needs] = "torch"
+    images: ClassVar[bool] = True
 
     samples: PositiveInt = 200
 

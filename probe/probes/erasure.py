@@ -40,6 +40,7 @@ class ErasureProbe(Probe):
 
     version: ClassVar[int] = 2
     needs: ClassVar[Needs] = "torch"
+    images: ClassVar[bool] = True
 
     tasks: list[TaskName] = Field(["length", "bigram_shift", "label"], min_length=1)
     samples: PositiveInt = 600

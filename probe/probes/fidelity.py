@@ -30,6 +30,7 @@ class FidelityProbe(Probe):
     """All test rows are compared with the teacher, `layout_samples` of them in other layouts."""
 
     version: ClassVar[int] = 2
+    images: ClassVar[bool] = True
 
     layout_samples: PositiveInt = 100
 

@@ -28,6 +28,7 @@ class LinearProbe(Probe):
 
     version: ClassVar[int] = 3
     needs: ClassVar[Needs] = "states"
+    images: ClassVar[bool] = True
 
     tasks: list[TaskName] = Field(["length", "bigram_shift"], min_length=1)
     samples: PositiveInt = 600

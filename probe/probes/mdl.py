@@ -36,6 +36,7 @@ class MdlProbe(Probe):
     """`samples` texts of the train split are coded; no test rows are read."""
 
     needs: ClassVar[Needs] = "states"
+    images: ClassVar[bool] = True
 
     tasks: list[TaskName] = Field(["length", "bigram_shift"], min_length=1)
     samples: PositiveInt = 600

@@ -46,6 +46,7 @@ class SimilarityProbe(Probe):
     those of the first of `vectors`."""
 
     needs: ClassVar[Needs] = "states"
+    images: ClassVar[bool] = True
 
     samples: PositiveInt = 1000
     tokens_per_text: PositiveInt = 8

@@ -1,4 +1,4 @@
-"""A whole job on every family: each step, the export and the probes, on a tiny model of it."""
+"""A whole job on every family of texts: each step, the export and the probes, on a tiny model of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_family import OF_TEXTS
 from small_jobs import read, run, write_job
 
 from assay.core.model.anatomy import FAMILIES
@@ -32,7 +33,7 @@ def variants(family: str) -> dict[str, list[Any]]:
 
 
 @pytest.mark.slow  # eight seconds each; test_job has one on BERT
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", OF_TEXTS)
 def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
     config = write_job(
         tmp_path / "job.yaml",

@@ -1,15 +1,16 @@
-"""Rows of text with labels: read, mapped by name, split by seed."""
+"""Rows of text, or of images, with labels: read, mapped by name, split by seed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from assay.core.artifact import is_language
+from assay.core.artifact import is_image, is_language
+from assay.core.data.images import content_of, read_images
 from assay.core.data.labels import encode, without_labels
 from assay.core.data.notes import describe
 from assay.core.data.read import Rows, read_rows
@@ -19,11 +20,14 @@ from assay.core.errors import InputError
 from assay.core.manifest import key_of
 
 NAMES = ("train", "validation", "test")
+Content = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Split:
-    """`labels` is int64 [n] class indices (-1 = hidden; 0 for a language model, whose answers are the texts' tokens),
+    """`texts` are paths where the task is one of images.
+
+    `labels` is int64 [n] class indices (-1 = hidden; 0 for a language model, whose answers are the texts' tokens),
     float64 [n] for regression, or int64 [n, labels] of 0/1.
 
     `rows` are the row numbers in the source file (first data row = 1), so that a message can name them."""
@@ -64,24 +68,25 @@ def prepare(settings: DataSettings, task: str, seed: int) -> JobData:
     Rows of a split come in seeded random order, so that its first rows are a fair sample. No text is in two splits:
     equal texts of one file stay together, and with files of their own for validation or test, rows of the others that
     repeat a test text, or a validation text in train, are left out and counted.
-    Raises InputError naming the file and the row."""
+    Images are the same where their files are. Raises InputError naming the file and the row."""
     if is_language(task):
         settings = without_labels(settings, task)
+    read, content = read_images if is_image(task) else read_rows, content_of(task)
     addresses = {"train": settings.source, "validation": settings.validation_source, "test": settings.test_source}
-    files = {name: read_rows(address, settings) for name, address in addresses.items() if address}
+    files = {name: read(address, settings) for name, address in addresses.items() if address}
     names, arrays = encode(list(files.values()), settings, task, hidden_in=files.get("test"))
     sampled = {
         name: Split(rows.texts, array, rows.numbers).take(sample(array, settings.limit or len(array), seed))
         for (name, rows), array in zip(files.items(), arrays, strict=True)
     }
-    kept = _without_repeats(sampled)
-    splits = _split(kept, settings, seed)
+    kept = _without_repeats(sampled, content)
+    splits = _split(kept, settings, seed, content)
     notes = {
         "files": {name: _file_facts(rows, len(sampled[name]), len(kept[name])) for name, rows in files.items()},
-        **describe(splits, names),
+        **describe(splits, names, task),
     }
-    content = fingerprint(splits, names, settings.max_length)
-    return JobData(**splits, labels=names, task=task, fingerprint=content, max_length=settings.max_length, notes=notes)
+    known_by = fingerprint(splits, names, settings.max_length, task)
+    return JobData(**splits, labels=names, task=task, fingerprint=known_by, max_length=settings.max_length, notes=notes)
 
 
 def _file_facts(rows: Rows, sampled: int, kept: int) -> dict[str, Any]:
@@ -96,41 +101,43 @@ def _file_facts(rows: Rows, sampled: int, kept: int) -> dict[str, Any]:
     }
 
 
-def fingerprint(splits: dict[str, Split], labels: tuple[str, ...], max_length: int) -> str:
-    """Key of texts, labels, their order and split, class names and length; row numbers and file names do not count."""
-    digests = {name: _digest(split) for name, split in splits.items()}
+def fingerprint(splits: dict[str, Split], labels: tuple[str, ...], max_length: int, task: str) -> str:
+    """Key of texts or images, labels, their order and split, class names and length; row numbers and file names do not
+    count."""
+    digests = {name: _digest(split, content_of(task)) for name, split in splits.items()}
     return key_of("data", digests, labels, max_length)
 
 
-def _digest(split: Split) -> str:
+def _digest(split: Split, content: Content) -> str:
     digest = hashlib.sha256(f"{split.labels.dtype}{split.labels.shape}".encode())
     digest.update(split.labels.tobytes())
     for text in split.texts:
-        data = text.encode()
+        data = content(text).encode()
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
 
 
-def _without_repeats(files: dict[str, Split]) -> dict[str, Split]:
+def _without_repeats(files: dict[str, Split], content: Content) -> dict[str, Split]:
     """Each file without the texts of those that are held out further: test over validation over train."""
     taken: set[str] = set()
     kept: dict[str, Split] = {}
     for name in ("test", "validation", "train"):
         if name in files:
-            fresh = [i for i, text in enumerate(files[name].texts) if text not in taken]
-            kept[name] = files[name].take(fresh)
-            taken.update(files[name].texts)
+            contents = [content(text) for text in files[name].texts]
+            kept[name] = files[name].take([i for i, each in enumerate(contents) if each not in taken])
+            taken.update(contents)
     if not all(map(len, kept.values())):
         raise InputError("data: every row of a file repeats a text of data.test_source or data.validation_source")
     return kept
 
 
-def _split(files: dict[str, Split], settings: DataSettings, seed: int) -> dict[str, Split]:
+def _split(files: dict[str, Split], settings: DataSettings, seed: int, content: Content) -> dict[str, Split]:
     """Three splits out of one to three files; what has a file of its own is not split off."""
     train = files["train"]
     sizes = {name: 0 if name in files else getattr(settings.split, name) for name in ("test", "validation")}
-    rows = dict(zip(NAMES, split_rows(train.texts, train.labels, **sizes, seed=seed), strict=True))
+    contents = [content(text) for text in train.texts]
+    rows = dict(zip(NAMES, split_rows(contents, train.labels, **sizes, seed=seed), strict=True))
     drawn = {name: train.take(rows[name]) for name in NAMES if name == "train" or name not in files}
     order = np.random.default_rng(seed)
     own = {name: split.take(order.permutation(len(split))) for name, split in files.items() if name != "train"}

@@ -41,6 +41,7 @@ class DataSettings(BaseModel):
 
     source, test_source, validation_source: CSV, TSV, JSONL or Parquet file as `path` or `pkg:package/path`, or a
         dataset as `hf:org/name[:config][@split]`. Without the last two, rows are split off `source`.
+        Of images: a folder with one folder of images a class, or such a table with a column of paths, `image`.
     label: one column, or for multi-label tasks a list with one 0/1 column a class.
     where: keep rows whose column equals the value or one of a list of values; 1 and "1" are equal.
     labels: class names in the order of the logits, or a map from the value in the file to the class name. With a list,
@@ -56,6 +57,7 @@ class DataSettings(BaseModel):
 
     source: Name
     text: Name = "text"
+    image: Name = "image"
     label: Name | Annotated[list[Name], Field(min_length=1)] = "label"
     where: dict[str, str | int | float | list[str | int | float]] = {}
     split: SplitSizes = SplitSizes()

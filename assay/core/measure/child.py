@@ -1,9 +1,9 @@
 """One cold start in a process of its own: `python -m assay.core.measure.child FOLDER FORMAT`.
 
-Imports what the format needs and no more. An ONNX folder is run the way an edge device runs it: onnxruntime, tokenizers
-and numpy, without torch or transformers. Prints one line of JSON: when the first text was answered and with which
-logits, the most memory the process ever had after it also answered one batch, and which of the heavy libraries it
-imported.
+Imports what the format needs and no more. An ONNX folder is run the way an edge device runs it: onnxruntime, numpy and
+tokenizers, or Pillow for images, without torch or transformers. Prints one line of JSON: when the first text or image
+was answered and with which logits, the most memory the process ever had after it also answered one batch, and which of
+the heavy libraries it imported.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.core.artifact import GRAPH, Artifact, Task, read_config
+from assay.core.artifact import GRAPH, Artifact, Format, Task, is_image, read_config
 from assay.core.manifest import Manifest
-from assay.core.measure.token_batch import token_batch
+from assay.core.measure.timed_batch import timed_batch
+from assay.core.model.images import PIXELS, pixels, read_settings
 from assay.core.model.predict import run_graph
 
 TEXT = "A first text to answer."
+EDGE = 256  # height and width of the first image to answer, a gray one
 HEAVY = ("torch", "transformers", "onnxruntime")
 
 Inputs = dict[str, np.ndarray]
-Model = tuple[Callable[[str], Inputs], Callable[[Inputs], np.ndarray]]  # tokenize one text, answer a batch
+Answer = Callable[[Inputs], np.ndarray]
 
 
 def main() -> None:
@@ -39,56 +41,72 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
-    if given.format == "onnx":
-        tokenize, answer = open_onnx(given.folder, given.threads)
-    else:
-        tokenize, answer = open_torch(given.folder, given.threads, given.task)
-    first = answer(tokenize(TEXT))[0]
+    artifact = _artifact(given.folder, given.format, given.task)
+    answer = open_onnx(artifact, given.threads) if given.format == "onnx" else open_torch(artifact, given.threads)
+    first = answer(first_row(artifact))[0]
     first = (first[-1] if first.ndim > 1 else first).tolist()  # of a language model, what follows the text
     answered_at = time.time()
-    answer(token_batch([read_config(given.folder)], given.batch_size, given.length))
+    answer(timed_batch([artifact], given.batch_size, given.length))
     imported = [name for name in HEAVY if name in sys.modules]
     said = {"answered_at": answered_at, "answer": first, "peak_rss_mib": peak_rss_mib(), "imported": imported}
     print(json.dumps(said))
 
 
-def open_onnx(folder: Path, threads: int) -> Model:
-    """With onnxruntime and tokenizers alone."""
-    import onnxruntime
+def _artifact(folder: Path, form: Format, task: Task) -> Artifact:
+    manifest = Manifest.read(folder)
+    return Artifact(folder, "", form, task, read_config(folder)["model_type"], manifest.edits if manifest else [])
+
+
+def first_row(artifact: Artifact) -> Inputs:
+    """The inputs of a first text or image, made with what the format has."""
+    if is_image(artifact.task):
+        from PIL import Image
+
+        return {PIXELS: pixels(Image.new("RGB", (EDGE, EDGE), "gray"), read_settings(artifact.path))[None]}
+    if artifact.format == "onnx":
+        return _tokenized(artifact.path)
+    from assay.core.model.load import load_tokenizer
+
+    return dict(load_tokenizer(artifact)(TEXT, return_tensors="np"))
+
+
+def _tokenized(folder: Path) -> Inputs:
+    """With the tokenizers library alone."""
     from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    row = tokenizer.encode(TEXT)
+    columns = {"input_ids": row.ids, "attention_mask": row.attention_mask, "token_type_ids": row.type_ids}
+    return {name: np.array([column], np.int64) for name, column in columns.items()}
+
+
+def open_onnx(artifact: Artifact, threads: int) -> Answer:
+    """With onnxruntime alone."""
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-
-    def tokenize(text: str) -> Inputs:
-        row = tokenizer.encode(text)
-        columns = {"input_ids": row.ids, "attention_mask": row.attention_mask, "token_type_ids": row.type_ids}
-        return {name: np.array([column], np.int64) for name, column in columns.items()}
-
-    return tokenize, lambda inputs: run_graph(session, inputs)
+    graph = str(artifact.path / GRAPH)
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: run_graph(session, inputs)
 
 
-def open_torch(folder: Path, threads: int, task: Task) -> Model:
+def open_torch(artifact: Artifact, threads: int) -> Answer:
     """With transformers and the edits in the folder's manifest."""
     import torch
 
-    from assay.core.model.load import load_module, load_tokenizer
+    from assay.core.model.load import load_module
 
     torch.set_num_threads(threads)
-    manifest = Manifest.read(folder)
-    edits = manifest.edits if manifest else []
-    artifact = Artifact(folder, "", "torch", task, read_config(folder)["model_type"], edits)
-    module, tokenizer = load_module(artifact, attn_implementation="sdpa"), load_tokenizer(artifact)
+    module = load_module(artifact, attn_implementation="sdpa")
 
     def answer(inputs: Inputs) -> np.ndarray:
         with torch.inference_mode():
             return module(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits.numpy()
 
-    return lambda text: dict(tokenizer(text, return_tensors="np")), answer
+    return answer
 
 
 def peak_rss_mib() -> float:

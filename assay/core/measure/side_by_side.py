@@ -1,9 +1,9 @@
 """Size, speed and memory of every variant, on equal terms.
 
-All variants answer the same token ids on the same number of threads and take turns in one process (`turns.py`). Torch
-runs with its fused attention ("sdpa") and without gradients: the faster way, so the fair baseline. Idle threads of
-onnxruntime do not spin. Cold start and peak memory come from fresh processes (`cold_start.py`). Variants that do not
-fit in memory together are timed in groups, each beside the baselines.
+All variants answer the same token ids, or images, on the same number of threads and take turns in one process
+(`turns.py`). Torch runs with its fused attention ("sdpa") and without gradients: the faster way, so the fair baseline.
+Idle threads of onnxruntime do not spin. Cold start and peak memory come from fresh processes (`cold_start.py`).
+Variants that do not fit in memory together are timed in groups, each beside the baselines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from assay.core.artifact import GRAPH, Artifact
 from assay.core.errors import AssayError
 from assay.core.measure import cold_start
 from assay.core.measure.settings import MeasureSettings
-from assay.core.measure.token_batch import token_batch
+from assay.core.measure.timed_batch import timed_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import count_graph, count_module
 from assay.core.model.corrupt import first_line
@@ -104,7 +104,7 @@ class _Measurement:
         ]
 
     def _batch(self, rows: int) -> Inputs:
-        return token_batch([artifact.config for artifact in self.artifacts.values()], rows, self.length)
+        return timed_batch(self.artifacts.values(), rows, self.length)
 
     def _open(self, group: Sequence[str], batches: Sequence[Inputs]) -> dict[str, Callable[[Inputs], object]]:
         """The models of a group that load and answer every batch; figures that need no clock go into the results."""

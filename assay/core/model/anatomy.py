@@ -13,6 +13,7 @@ from typing import Literal
 
 from assay.core.artifact import LanguageTask
 from assay.core.errors import InputError
+from assay.core.model.generations import generation
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Residual:
 class Family:
     """One model type of transformers. Layers are numbered through all stacks: the encoder's, then the decoder's.
 
+    word_embeddings: the table of tokens; None for images
     classifier:     the last linear map, one output a class; `head`: all that a pretrained encoder may lack
     shares_layers:  one layer's weights are passed through again and again; the list at `layers` holds its owner
     causal:         a token sees those before it only, so the last one stands for the text
@@ -86,12 +88,15 @@ class Family:
                     at `bias_module`; "first layer": the first computes it from weights of its own and hands it on
     kernels:        attention implementations of the oldest transformers we support
     residual:       where its states are written and read; None where that is not told here
+    class_tokens:   of a model of images, how many tokens of its own stand before those of the patches; 0 for texts
+    architecture:   the class of transformers, where there are several for the task. DeiT's has one classifier: the
+                    second one of its published models, which learned from another model's labels, is not kept
     ..._key:        names in `config.json`
     """
 
     base: str
     stacks: tuple[Stack, ...]
-    word_embeddings: str
+    word_embeddings: str | None
     classifier: str
     head: tuple[str, ...]
     width_key: str = "hidden_size"
@@ -105,6 +110,13 @@ class Family:
     bias_module: str | None = None
     kernels: tuple[str, ...] = ("eager", "sdpa")
     residual: Residual | None = None
+    class_tokens: int = 0
+    architecture: str | None = None
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads images; else texts."""
+        return self.class_tokens > 0
 
     @property
     def reads_last(self) -> bool:
@@ -113,8 +125,9 @@ class Family:
 
     @property
     def language_task(self) -> LanguageTask | None:
-        """What its language model is trained to do; None for two stacks, which write a text of their own."""
-        if len(self.stacks) > 1:
+        """What its language model is trained to do; None for two stacks, which write a text of their own, and for
+        images."""
+        if len(self.stacks) > 1 or self.reads_images:
             return None
         return "text-generation" if self.causal else "fill-mask"
 
@@ -157,6 +170,11 @@ _GPT2 = Attention("attn", (), (), "attn.c_attn", "attn.c_proj", "num_heads", "sp
 _LLAMA = Attention("self_attn", ("self_attn.q_proj",), ("self_attn.k_proj", "self_attn.v_proj"), None,
                    "self_attn.o_proj", None, None)  # fmt: skip
 
+_VISION_4 = Attention("attention.attention", ("attention.attention.query",),
+                      ("attention.attention.key", "attention.attention.value"))  # fmt: skip
+_VISION_5 = Attention("attention", ("attention.q_proj",), ("attention.k_proj", "attention.v_proj"), None,
+                      "attention.o_proj", "num_attention_heads", None)  # fmt: skip
+
 
 def _t5(name: str) -> Attention:
     return Attention(name, (f"{name}.q",), (f"{name}.k", f"{name}.v"), None, f"{name}.o", "n_heads", "inner_dim")
@@ -178,6 +196,24 @@ def _t5_stack(side: str, depth_key: str, cross: Attention | None) -> Stack:
 def _bart_stack(side: str, cross: Attention | None) -> Stack:
     keys = (f"{side}_layers", f"{side}_attention_heads", f"{side}_ffn_dim")
     return Stack(f"model.{side}.layers", _bart("self_attn"), cross, ("fc1",), "fc2", *keys)
+
+
+def _vision(
+    name: str, class_tokens: int, layers: str, ffn: tuple[str, str], neurons_key: str, architecture: str | None = None
+) -> Family:
+    """A model of image patches. Its parts have other names since transformers 5."""
+    attention = _VISION_4 if generation() < 5 else _VISION_5
+    stack = Stack(layers, attention, None, ffn[:1], ffn[1], neurons_key=neurons_key)
+    return Family(
+        name, (stack,), None, "classifier", ("classifier",),
+        positions_key=None, class_tokens=class_tokens, architecture=architecture,
+    )  # fmt: skip
+
+
+def _vit(name: str, class_tokens: int, architecture: str | None = None) -> Family:
+    old = (f"{name}.encoder.layer", ("intermediate.dense", "output.dense"))
+    new = (f"{name}.layers", ("mlp.fc1", "mlp.fc2"))
+    return _vision(name, class_tokens, *(old if generation() < 5 else new), "intermediate_size", architecture)
 
 
 FAMILIES: dict[str, Family] = {
@@ -245,6 +281,9 @@ FAMILIES: dict[str, Family] = {
         "transformer.shared", "classification_head.out_proj", ("classification_head",),
         width_key="d_model", head_dim_key="d_kv", positions_key=None, position_bias="first layer", kernels=("eager",),
     ),
+    "vit": _vit("vit", 1),
+    "deit": _vit("deit", 2, "DeiTForImageClassification"),
+    "dinov2": _vision("dinov2", 1, "dinov2.encoder.layer", ("mlp.fc1", "mlp.fc2"), "mlp_ratio"),
 }  # fmt: skip
 
 

@@ -35,6 +35,13 @@ def check_weights(path: Path) -> None:
         raise truncated(path, error) from None
 
 
+def check_reader(folder: Path, images: bool) -> None:
+    """InputError unless the folder says how rows are read: image settings, or a tokenizer whose files are whole."""
+    from assay.core.model.images import read_settings
+
+    (read_settings if images else check_tokenizer)(folder)
+
+
 def check_tokenizer(folder: Path) -> None:
     """InputError unless a tokenizer lies in `folder` and its files can be read: `tokenizer.json` by the library that
     uses it, the other JSON files as JSON, the rest by its size."""

@@ -18,6 +18,7 @@ from assay.core.model.anatomy import Family, family_of
 from assay.core.model.duplicate_edit import DuplicateLayers
 from assay.core.model.edit import Edit, by_number
 from assay.core.model.factor_edits import FactoriseEmbedding, LowRank
+from assay.core.model.generations import name_stages
 from assay.core.model.layout import Layout, unedited_layout
 from assay.core.model.ranges import from_ranges, to_ranges
 from assay.core.model.share_edit import ShareLayers
@@ -214,6 +215,8 @@ def set_depths(config: PretrainedConfig, family: Family, depths: Sequence[int]) 
     names = [stack.depth_key for stack in family.stacks] + ["num_hidden_layers"] * mirrored
     for name, depth in zip(names, [*depths, depths[0]], strict=False):
         setattr(config, name, depth)
+    if hasattr(config, "stage_names"):
+        name_stages(config, depths[0])
 
 
 def _original_depths(edits: Iterable[Edit]) -> tuple[int, ...] | None:

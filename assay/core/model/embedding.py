@@ -18,6 +18,7 @@ from assay.core.model.low_rank import factors
 
 def word_table(module: nn.Module, family: Family) -> nn.Parameter:
     """The parameter with one row a token, [tokens, width] or [tokens, rank]."""
+    assert family.word_embeddings is not None
     return module.get_submodule(family.word_embeddings).get_parameter("weight")
 
 

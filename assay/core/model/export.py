@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from assay.core.artifact import GRAPH, Task, is_language
+from assay.core.artifact import GRAPH, Task, is_image, is_language
 from assay.core.errors import AssayError, InputError
 from assay.core.model.corrupt import first_line
-from assay.core.model.generations import save_tokenizer, why_no_optimum
-from assay.core.model.inputs import DUMMY_SHAPE, NO_STATES, GraphSpec, graph_spec
+from assay.core.model.generations import why_no_optimum
+from assay.core.model.inputs import ANY_SIZE, DUMMY_SHAPE, NO_STATES, GraphSpec, graph_spec
+from assay.core.model.load import save_reader
 from assay.core.model.outputs import hidden_states_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 Exporter = Literal["auto", "optimum", "torch"]
 CLASSIFIER = "text-classification"  # optimum's name for every kind of it
@@ -43,30 +44,34 @@ class Exported:
 
 def export(
     module: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Any,
     out: Path,
     opset: int | None = None,
     exporter: Exporter = "auto",
     task: Task = "text-classification",
     states: Sequence[str] = (),
 ) -> Exported:
-    """Write `model.onnx`, config and tokenizer under `out`. The module is exported as it is in memory, in eval mode.
-    With `states`, one name each, all hidden states are outputs too; optimum writes no such graph.
+    """Write `model.onnx`, config and tokenizer or image settings (`reader`, see `load_reader`) under `out`.
+
+    The module is exported as it is in memory, in eval mode. With `states`, one name each, all hidden states are outputs
+    too; optimum writes no such graph. A graph of images takes those of one size, and torch writes it.
 
     InputError where optimum is asked for and cannot be used here, AssayError where no exporter of torch can do it."""
     called = task if is_language(task) else CLASSIFIER
-    absent = NO_STATES if states else why_no_optimum() or _why_not_by_optimum(module.config.model_type, called)
+    image = reader.settings.shape if is_image(task) else None
+    known = ANY_SIZE if image else NO_STATES if states else None
+    absent = known or why_no_optimum() or _why_not_by_optimum(module.config.model_type, called)
     if exporter == "optimum" and absent:
         raise InputError(f"exporter optimum: {absent}")
     out.mkdir(parents=True, exist_ok=True)
     module.eval()
     with _quiet():
         if exporter == "torch" or absent:
-            spec = graph_spec(module.config.model_type, task, states)
+            spec = graph_spec(module.config.model_type, task, states, image)
             result = _by_torch(module, spec, out, opset, absent if exporter == "auto" else None)
         else:
             result = _by_optimum(module, called, out, opset)
-    save_tokenizer(tokenizer, out)
+    save_reader(reader, out)
     return result
 
 
@@ -114,7 +119,8 @@ def dynamo(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None = N
 
 
 def _write(module: nn.Module, spec: GraphSpec, path: Path, opset: int | None, **how: Any) -> None:
-    rows = tuple(_dummy(name, module.config) for name in spec.inputs)
+    images = (torch.zeros(DUMMY_SHAPE[0], *spec.image),) if spec.image else ()
+    rows = images or tuple(_dummy(name, module.config) for name in spec.inputs)
     how |= {"input_names": list(spec.inputs), "output_names": list(spec.outputs), "opset_version": opset}
     with _in_order(module, tuple(spec.inputs), len(spec.outputs) > 1):
         torch.onnx.export(module, rows, str(path), **how)

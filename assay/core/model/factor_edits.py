@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from assay.core.errors import InputError
+from assay.core.model.anatomy import FAMILIES
 from assay.core.model.edit import Edit, by_number
 from assay.core.model.layout import LayerLayout, Layout
 
@@ -55,6 +56,8 @@ class FactoriseEmbedding(Edit):
     cuts: ClassVar[bool] = False
 
     def apply(self, layout: Layout) -> Layout:
+        if layout.family and FAMILIES[layout.family].reads_images:
+            raise InputError("factorise_embedding: a model of images has no table of tokens")
         if layout.embedding_rank is not None:
             raise InputError(f"factorise_embedding: the embedding is factored already, at rank {layout.embedding_rank}")
         if not 1 <= self.rank <= layout.width:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 INSTALL = {4: "transformers>=4.57.6,<5", 5: "transformers>=5,<6"}
 # The class of a tokenizer that is nothing but its tokenizer.json: 5 writes the second name, which 4.57 does not know.
@@ -28,6 +29,21 @@ VOCABULARIES = (
 )  # fmt: skip
 # Settings of a config that 4.57 builds another model for and 5 passes over in silence, with the values that do no harm.
 DROPPED_BY_5: dict[str, tuple[Any, ...]] = {"position_embedding_type": (None, "absolute"), "pruned_heads": (None, {})}
+
+# Names of a layer's tensors in weights files (those of 4.57), and in the modules of 5.
+_ATTENTION_OF_5 = (
+    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
+    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
+    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
+    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+)
+_LAYERS_OF_5 = (
+    (r"\.encoder\.layer\.", ".layers."),
+    *_ATTENTION_OF_5,
+    (r"\.intermediate\.dense\.", ".mlp.fc1."),
+    (r"\.output\.dense\.", ".mlp.fc2."),
+)
+RENAMED_BY_5 = {"vit": _LAYERS_OF_5, "deit": _LAYERS_OF_5, "dinov2": _ATTENTION_OF_5}
 
 
 @cache
@@ -80,6 +96,27 @@ def mismatched_names(keys: Iterable[Any]) -> set[str]:
     """Parameters of another shape, from `mismatched_keys` of the loading info: 4.57 lists names, 5 tuples of name and
     both shapes."""
     return {key if isinstance(key, str) else key[0] for key in keys}
+
+
+def name_stages(config: PretrainedConfig, depth: int) -> None:
+    """Let what DINOv2's config says about the outputs of a backbone follow its depth: it opens with no other names."""
+    config.stage_names = ["stem", *(f"stage{number}" for number in range(1, depth + 1))]
+    last = config.stage_names[-1:]
+    if generation() < 5:
+        config.out_features = last
+    else:
+        config.set_output_features_output_indices(out_features=last, out_indices=None)
+
+
+def name_in_module(family: str, stored: str) -> str:
+    """What the installed transformers calls a tensor of a weights file, which has the names of 4.57 whoever wrote it.
+
+    5 renamed the parts of models of images, and translates only where it loads and saves whole models itself."""
+    if generation() < 5 or family not in RENAMED_BY_5:
+        return stored
+    for old, new in RENAMED_BY_5[family]:
+        stored = re.sub(old, new, stored)
+    return stored
 
 
 @contextmanager

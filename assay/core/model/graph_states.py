@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from assay.core.artifact import Artifact
 from assay.core.errors import NotGiven
 from assay.core.model.at_once import at_once, cores
 from assay.core.model.inputs import state_names
-from assay.core.model.predict import EVAL_BATCH, OnnxPredictor, StateBatch, run_outputs, special_tokens
+from assay.core.model.predict import EVAL_BATCH, OnnxPredictor, StateBatch, run_outputs, tensors
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -46,15 +44,13 @@ class StatesOfGraph(OnnxPredictor):
         """As `states`, of texts that are token ids, see TokenWhiteBox."""
         if attentions:
             raise NotGiven(f"{self.artifact.path.name} is a graph, which gives no attentions: examine torch weights")
-        rows, inputs = zip(*self.encoder.id_batches(ids, self.batch_size), strict=True) if ids else ((), ())
-        answer = partial(run_outputs, self.session, names=self.outputs)
-        for places, given, found in zip(rows, inputs, at_once(answer, inputs, cores()), strict=True):
-            yield self._batch(places, given, found)
+        yield from at_once(partial(self._read, ids), self.encoder.row_batches(ids, self.batch_size), cores())
 
-    def _batch(self, rows: list[int], inputs: dict[str, np.ndarray], found: list[np.ndarray]) -> StateBatch:
+    def _read(self, ids: Sequence[list[int]], rows: list[int]) -> StateBatch:
         import torch
 
-        ids, mask = (torch.from_numpy(inputs[name]) for name in ("input_ids", "attention_mask"))
-        special = special_tokens(self.encoder.tokenizer, ids) & mask.bool()
+        inputs = self.encoder.pad([ids[row] for row in rows])
+        found = run_outputs(self.session, inputs, self.outputs)
         logits, *hidden = (torch.from_numpy(output) for output in found)
-        return StateBatch(rows, ids, mask.bool(), special, hidden, [], logits)
+        read, mask, special = self.encoder.tokens_of(tensors(inputs), hidden[0].shape[1])
+        return StateBatch(rows, read, mask, special, hidden, [], logits)

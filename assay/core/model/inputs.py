@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.core.artifact import Task
 from assay.core.model.anatomy import family_of
+from assay.core.model.images import PIXELS
 
 DUMMY_SHAPE = (2, 16)  # [batch, tokens] of the rows that an exporter runs the model on
 Axes = dict[int, str]
@@ -21,6 +22,7 @@ _TOKENS: Axes = {0: "batch_size", 1: "sequence_length"}
 _ROWS: Axes = {0: "batch_size"}
 _TEXT = ("input_ids", "attention_mask")
 _SEGMENTED = (*_TEXT, "token_type_ids")
+_IMAGE = (PIXELS,)
 
 INPUTS: dict[str, tuple[str, ...]] = {
     "bert": _SEGMENTED,
@@ -35,11 +37,15 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "llama": _TEXT,
     "bart": _TEXT,
     "t5": _TEXT,
+    "vit": _IMAGE,
+    "deit": _IMAGE,
+    "dinov2": _IMAGE,
 }
 OUTPUTS: dict[Task, dict[str, Axes]] = {
     "text-classification": {"logits": _ROWS},
     "multi-label-classification": {"logits": _ROWS},
     "text-regression": {"logits": _ROWS},
+    "image-classification": {"logits": _ROWS},
     "fill-mask": {"logits": _TOKENS},
     "text-generation": {"logits": _TOKENS},
 }
@@ -47,21 +53,27 @@ OUTPUTS: dict[Task, dict[str, Axes]] = {
 
 STATES = "hidden_states."
 NO_STATES = "optimum writes classifiers without hidden states"
+ANY_SIZE = "optimum leaves height and width open, and positions are then computed anew for each image"
 
 
 @dataclass(frozen=True)
 class GraphSpec:
     """Name -> dynamic axes, in the order of the graph: int64 [batch, tokens] in, float32 [batch, labels] out, of a
     language model [batch, tokens, vocabulary], and after it [batch, tokens, width] for each hidden state that the graph
-    gives."""
+    gives. `image`: [channels, height, width] of what goes in instead, float32 [batch, channels, height, width]; all
+    images of a graph are of that size, so that positions need not be computed for each."""
 
     inputs: dict[str, Axes]
     outputs: dict[str, Axes]
+    image: tuple[int, int, int] | None = None
 
 
-def graph_spec(family: str, task: Task, states: Sequence[str] = ()) -> GraphSpec:
+def graph_spec(
+    family: str, task: Task, states: Sequence[str] = (), image: tuple[int, int, int] | None = None
+) -> GraphSpec:
     """The inputs and outputs of a family's graph for a task, with hidden states of these names."""
-    return GraphSpec(dict.fromkeys(INPUTS[family], _TOKENS), OUTPUTS[task] | dict.fromkeys(states, _TOKENS))
+    axes = _TOKENS if image is None else _ROWS
+    return GraphSpec(dict.fromkeys(INPUTS[family], axes), OUTPUTS[task] | dict.fromkeys(states, axes), image)
 
 
 def state_names(layers: Sequence[int]) -> list[str]:

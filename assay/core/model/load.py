@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_model
+from safetensors.torch import load_file, load_model
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageClassification,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     PretrainedConfig,
@@ -30,6 +31,7 @@ from assay.core.model.edits import apply_edits, edits_from_json, restore_config
 from assay.core.model.generations import (
     dropped_settings,
     mismatched_names,
+    name_in_module,
     open_tokenizer,
     quiet_transformers,
     save_tokenizer,
@@ -37,12 +39,17 @@ from assay.core.model.generations import (
     written_by_other,
 )
 from assay.core.model.head import REGRESSION_NAMES, fit_head, head_names, set_names
+from assay.core.model.images import ImageEncoder, read_settings
 from assay.core.model.inputs import longest_input
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-BUILDERS: dict[str, Any] = {"fill-mask": AutoModelForMaskedLM, "text-generation": AutoModelForCausalLM}
+BUILDERS: dict[str, Any] = {
+    "fill-mask": AutoModelForMaskedLM,
+    "text-generation": AutoModelForCausalLM,
+    "image-classification": AutoModelForImageClassification,
+}
 log = logging.getLogger(__name__)
 
 
@@ -105,14 +112,22 @@ def _language_source(artifact: Artifact, attn_implementation: str) -> PreTrained
     return module.eval()
 
 
-def save_module(module: PreTrainedModel, out: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write weights (one file, a shared tensor once), config and tokenizer, whose pad token the config gets if it has
-    none."""
-    if module.config.pad_token_id is None:
-        module.config.pad_token_id = tokenizer.pad_token_id
+def save_module(module: PreTrainedModel, out: Path, reader: Any) -> None:
+    """Write weights (one file, a shared tensor once), config and what `load_reader` gave: image settings, or a
+    tokenizer, whose pad token the config gets if it has none."""
+    if isinstance(reader, PreTrainedTokenizerBase) and module.config.pad_token_id is None:
+        module.config.pad_token_id = reader.pad_token_id
     with quiet_transformers():
         module.save_pretrained(out, max_shard_size="1TB", state_dict=_each_once(module))
-    save_tokenizer(tokenizer, out)
+    save_reader(reader, out)
+
+
+def save_reader(reader: Any, out: Path) -> None:
+    """Write what `load_reader` gave."""
+    if isinstance(reader, PreTrainedTokenizerBase):
+        save_tokenizer(reader, out)
+    else:
+        reader.save_pretrained(out)
 
 
 def _each_once(module: PreTrainedModel) -> dict[str, torch.Tensor]:
@@ -122,6 +137,15 @@ def _each_once(module: PreTrainedModel) -> dict[str, torch.Tensor]:
     for name, tensor in whole.items():
         named.setdefault(id(tensor), name)
     return {name: whole[name].detach() for name in named.values()}
+
+
+def load_reader(artifact: Artifact) -> Any:
+    """What a model reads its rows with: the tokenizer of its folder, see `load_tokenizer`, or the ImageEncoder. Both
+    have `save_pretrained(folder)`."""
+    family = family_of(artifact.family)
+    if not family.reads_images:
+        return load_tokenizer(artifact)
+    return ImageEncoder(read_settings(artifact.path), family.class_tokens, artifact.config["patch_size"])
 
 
 def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:
@@ -195,10 +219,23 @@ def _rebuild(artifact: Artifact, attn_implementation: str) -> PreTrainedModel:
     apply_edits(module, edits, family, empty=True)
     path = artifact.path / WEIGHTS
     try:
-        load_model(module, path, strict=True)
+        if family.reads_images:
+            _fill(module, artifact)
+        else:
+            load_model(module, path, strict=True)
     except RuntimeError as error:
         raise InputError(f"{path}: weights do not fit config.json and the edits in manifest.json: {error}") from None
     return module
+
+
+def _fill(module: PreTrainedModel, artifact: Artifact) -> None:
+    """The weights under the names of the installed transformers; RuntimeError where they are not the module's."""
+    named = load_file(artifact.path / WEIGHTS)
+    state = {name_in_module(artifact.family, name): tensor for name, tensor in named.items()}
+    wanted = _each_once(module).keys()
+    if state.keys() != wanted:
+        raise RuntimeError(f"missing or surplus tensors: {', '.join(sorted(state.keys() ^ wanted))}")
+    module.load_state_dict(state, strict=False)
 
 
 def _from_pretrained(
@@ -236,7 +273,11 @@ def _config(artifact: Artifact) -> PretrainedConfig:
     family = family_of(artifact.family)
     if family.causal or len(family.stacks) > 1:
         config.use_cache = False  # of keys and values for the next token, which a classifier never asks for
-    if config.pad_token_id is None:  # a classifier of the causal kind refuses batches without one
+    if family.architecture:
+        config.architectures = [family.architecture]
+    if (
+        not family.reads_images and config.pad_token_id is None
+    ):  # a classifier of the causal kind refuses batches without one
         config.pad_token_id = load_tokenizer(artifact).pad_token_id
     return config
 

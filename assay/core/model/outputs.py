@@ -5,8 +5,10 @@ A model with an encoder and a decoder gives two lists of each; here they are one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
@@ -21,6 +23,13 @@ def hidden_states_of(output: Any) -> list[Tensor]:
     if not own:
         raise AssayError("the model returned no hidden states; ask for output_hidden_states")
     return list(own)
+
+
+def real_tokens(inputs: Mapping[str, Tensor], states: Tensor) -> Tensor:
+    """bool [batch, tokens]: which of the tokens of `states` [batch, tokens, ...] are no padding; of images all."""
+    if "attention_mask" in inputs:
+        return inputs["attention_mask"].bool()
+    return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
 
 
 def attentions_of(output: Any) -> list[Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.artifact import Artifact
+from assay.core.artifact import Artifact, is_image
 from assay.core.errors import LimitError
 from assay.core.model.predict import Predictor
 from assay.core.stats import same_labels
@@ -24,7 +24,7 @@ ROWS = 12
 @dataclass(frozen=True)
 class Parity:
     """Differences of logits over all rows and shapes. `flips` counts rows whose predicted label, or set of labels,
-    differs in any shape; a regression has none. `shapes` are [batch, tokens padded to at least]."""
+    differs in any shape; a regression has none. `shapes` are [batch, tokens padded to at least]; images are not."""
 
     max_abs: float
     mean_abs: float
@@ -43,7 +43,8 @@ def compare_logits(reference: Predictor, graph: Predictor, texts: list[str]) -> 
         differences.append(np.abs(expected - given))
         flipped |= ~same_labels(expected, given, reference.artifact.task)
     values = np.concatenate(differences)
-    shapes = [[batch, length and min(length, reference.max_length)] for batch, length in SHAPES]
+    images = is_image(reference.artifact.task)
+    shapes = [[batch, None if images else length and min(length, reference.max_length)] for batch, length in SHAPES]
     return Parity(float(values.max()), float(values.mean()), int(flipped.sum()), len(texts), shapes)
 
 

@@ -1,16 +1,20 @@
-"""Predictors: texts in, logits out, the same for torch and ONNX; a white box adds what happens inside."""
+"""Predictors: texts in, logits out, the same for torch and ONNX; a white box adds what happens inside.
+
+Of a model of images a "text" is the path of one, see `images.py`; its tokens are patches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from assay.core.artifact import Artifact, is_language
 from assay.core.errors import NotGiven
+from assay.core.model.anatomy import family_of
 from assay.core.model.at_once import at_once, cores, one_torch_thread_each
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ class StateBatch:
     """What the model did with a few rows. Arrays are float32 torch tensors without gradient.
 
     rows:       positions in the list of texts that was given
-    input_ids:  [batch, tokens]
+    input_ids:  [batch, tokens]; of images the places of the tokens, which have no ids
     mask:       [batch, tokens] bool, False on padding
     special:    [batch, tokens] bool, True on separators ([CLS], [SEP], <s>, ...)
     hidden:     one [batch, tokens, width] a layer, the embedding output first
@@ -120,10 +124,18 @@ class Encoder:
         self, ids: Sequence[list[int]], batch_size: int, pad_to: int | None = None
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """As `batches`, for texts that are token ids already, separators included."""
+        for rows in self.row_batches(ids, batch_size):
+            yield rows, self.pad([ids[row] for row in rows], pad_to)
+
+    def lengths(self, ids: Sequence[list[int]]) -> list[int]:
+        """Tokens of each row."""
+        return [len(row) for row in ids]
+
+    def row_batches(self, ids: Sequence[list[int]], batch_size: int) -> Iterator[list[int]]:
+        """Positions in `ids`, batch by batch, from the shortest rows to the longest."""
         order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
         for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            yield rows, self.pad([ids[row] for row in rows], pad_to)
+            yield order[start : start + batch_size]
 
     def pad(self, ids: list[list[int]], pad_to: int | None = None) -> dict[str, np.ndarray]:
         """Inputs by name, padded on the tokenizer's own side to the longest row or, if that is more, to `pad_to` tokens
@@ -136,6 +148,21 @@ class Encoder:
             return_tensors="np",
         )
         return {name: np.asarray(value, dtype=np.int64) for name, value in batch.items()}
+
+    def tokens_of(
+        self, inputs: Mapping[str, torch.Tensor], count: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(ids, mask, special) of the tokens of a batch, see StateBatch; `count` is their number, padding included."""
+        ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
+        return ids, mask, special_tokens(self.tokenizer, ids) & mask
+
+
+def open_encoder(artifact: Artifact, max_length: int) -> Any:
+    """The `Encoder` of a model's texts, or the `ImageEncoder` of its images."""
+    from assay.core.model.load import load_reader
+
+    reader = load_reader(artifact)
+    return reader if family_of(artifact.family).reads_images else Encoder(reader, max_length)
 
 
 @runtime_checkable
@@ -171,11 +198,11 @@ class TorchPredictor:
 
     def __init__(self, artifact: Artifact, max_length: int) -> None:
         from assay.core.model.edits import layout_of
-        from assay.core.model.load import load_module, load_tokenizer
+        from assay.core.model.load import load_module
 
         self.artifact = artifact
         self.module = load_module(artifact)
-        self.encoder = Encoder(load_tokenizer(artifact), max_length)
+        self.encoder = open_encoder(artifact, max_length)
         self.max_length = self.encoder.max_length
         layout = layout_of(artifact.config, artifact.edits)
         self.layers = tuple(layer.index for layer in layout.layers)
@@ -189,9 +216,8 @@ class TorchPredictor:
         self, ids: Sequence[list[int]], batch_size: int | None = None, pad_to: int | None = None
     ) -> np.ndarray:
         """float32 [n, labels], see TokenPredictor."""
-        batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
         with self.workers() as workers:
-            return _gather(self.answer, batches, workers, (len(ids), self.module.config.num_labels))
+            return _gather(self, ids, batch_size, pad_to, workers, self.module.config.num_labels)
 
     def workers(self) -> AbstractContextManager[int]:
         """Threads that may each call `answer` at the same time while this lasts."""
@@ -228,11 +254,11 @@ class TorchPredictor:
             batch = tensors(inputs)
             with torch.inference_mode():
                 out = module(**batch, output_hidden_states=True, output_attentions=attentions)
-            mask = batch["attention_mask"].bool()
-            special = special_tokens(self.encoder.tokenizer, batch["input_ids"]) & mask
+            hidden = hidden_states_of(out)
             weights, cross = (attentions_of(out), cross_attentions_of(out)) if attentions else ([], [])
             logits = out.logits if "logits" in out else torch.zeros(len(rows), 0)
-            yield StateBatch(rows, batch["input_ids"], mask, special, hidden_states_of(out), weights, logits, cross)
+            read, mask, special = self.encoder.tokens_of(batch, hidden[0].shape[1])
+            yield StateBatch(rows, read, mask, special, hidden, weights, logits, cross)
 
 
 class OnnxPredictor:
@@ -244,11 +270,11 @@ class OnnxPredictor:
     batch_size = 1
 
     def __init__(self, artifact: Artifact, max_length: int, session: InferenceSession | None = None) -> None:
-        from assay.core.model.load import load_session, load_tokenizer
+        from assay.core.model.load import load_session
 
         self.artifact = artifact
         self.session = session or load_session(artifact, threads=1)
-        self.encoder = Encoder(load_tokenizer(artifact), max_length)
+        self.encoder = open_encoder(artifact, max_length)
         self.max_length = self.encoder.max_length
 
     def logits(self, texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
@@ -259,9 +285,8 @@ class OnnxPredictor:
         self, ids: Sequence[list[int]], batch_size: int | None = None, pad_to: int | None = None
     ) -> np.ndarray:
         """float32 [n, labels], see TokenPredictor."""
-        batches = self.encoder.id_batches(ids, batch_size or self.batch_size, pad_to)
         with self.workers() as workers:
-            return _gather(self.answer, batches, workers, (len(ids), len(self.artifact.labels)))
+            return _gather(self, ids, batch_size, pad_to, workers, len(self.artifact.labels))
 
     def workers(self) -> AbstractContextManager[int]:
         """Threads that may each call `answer` at the same time while this lasts."""
@@ -290,16 +315,22 @@ def open_predictor(artifact: Artifact, max_length: int) -> Predictor:
 
 
 def _gather(
-    answer: Callable[[dict[str, np.ndarray]], np.ndarray],
-    batches: Iterator[tuple[list[int], dict[str, np.ndarray]]],
+    model: TorchPredictor | OnnxPredictor,
+    ids: Sequence[Any],
+    batch_size: int | None,
+    pad_to: int | None,
     workers: int,
-    shape: tuple[int, int],
+    labels: int,
 ) -> np.ndarray:
-    """float32 [texts, labels]: each batch's answer at the rows it stands for."""
-    out = np.zeros(shape, dtype=np.float32)
-    rows, inputs = zip(*batches, strict=True) if shape[0] else ((), ())
-    for places, logits in zip(rows, at_once(answer, inputs, workers), strict=True):
-        out[places] = logits
+    """float32 [texts, labels]: each batch's answer at the rows it stands for. Workers make their batches themselves."""
+    out = np.zeros((len(ids), labels), dtype=np.float32)
+    batches = list(model.encoder.row_batches(ids, batch_size or model.batch_size))
+
+    def answer(rows: list[int]) -> np.ndarray:
+        return model.answer(model.encoder.pad([ids[row] for row in rows], pad_to))
+
+    for rows, logits in zip(batches, at_once(answer, batches, workers), strict=True):
+        out[rows] = logits
     return out
 
 
@@ -321,6 +352,8 @@ def run_outputs(session: InferenceSession, inputs: dict[str, np.ndarray], names:
 
 def _by_default(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What some graphs want and a tokenizer need not give: one segment, and positions counted from the first token."""
+    if "input_ids" not in inputs:
+        return {}
     ids = inputs["input_ids"]
     real = inputs.get("attention_mask", np.ones_like(ids))
     return {"token_type_ids": np.zeros_like(ids), "position_ids": np.maximum(real.cumsum(axis=1) - 1, 0)}

@@ -56,7 +56,8 @@ def reshape(module: PreTrainedModel, family: Family, before: Layout, after: Layo
     """Bring `module`, which has the layout `before`, to `after`. Depth, vocabulary size and token ids in its config
     follow. `empty`: factors need not be computed from the weights, which mean nothing yet."""
     blocks = blocks_of(module, family)
-    cut_vocabulary(module, family, before.tokens, after.tokens)
+    if family.word_embeddings is not None:
+        cut_vocabulary(module, family, before.tokens, after.tokens)
     narrow(module, family, before, after, empty)
     if after.embedding_rank != before.embedding_rank:
         factorise_embedding(module, family, after.embedding_rank, empty)

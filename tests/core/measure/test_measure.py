@@ -27,7 +27,7 @@ from assay.core.measure import side_by_side as measuring
 from assay.core.measure.child import TEXT, peak_rss_mib
 from assay.core.measure.settings import MeasureSettings
 from assay.core.measure.side_by_side import measure, memory_groups
-from assay.core.measure.token_batch import token_batch
+from assay.core.measure.timed_batch import token_batch
 from assay.core.measure.turns import Times, latency, take_turns, throughput, turns
 from assay.core.measure.weights_count import Count, count_graph, count_module
 from assay.core.model.anatomy import family_of

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 import torch
-from by_family import KINDS, families
+from by_family import KINDS, OF_IMAGES, classes_of, families
 from edits_to_fit import fit
 from tiny_models import write_tiny
 from transformers import AutoModelForMaskedLM, BertConfig, PreTrainedModel
@@ -19,6 +19,8 @@ from assay.core.errors import AssayError, InputError
 from assay.core.model.anatomy import FAMILIES, family_of
 from assay.core.model.blocks import blocks_of, modules_of
 from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, apply_edits, edit_from_json, layout_of
+from assay.core.model.images import PIXELS
+from assay.core.model.layout import unedited_layout
 from assay.core.model.load import load_module
 from assay.core.model.masks import check_masking, mask_heads, mask_neurons
 
@@ -28,7 +30,7 @@ NEURONS = {0: list(range(0, 48, 2)), 3: [5, 6, 7, 40]}
 
 
 of_every_family = pytest.mark.parametrize("name", sorted(FAMILIES))
-of_every_kind = pytest.mark.parametrize("name", families(*KINDS))
+of_every_kind = pytest.mark.parametrize("name", families(*KINDS, "vit", of=tuple(sorted(FAMILIES))))
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +40,28 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PreTrained
 
     @cache
     def loaded(name: str) -> PreTrainedModel:
-        write_tiny(folder / name, name)
-        return load_module(open_source(folder / name, "text-classification"))
+        write_tiny(folder / name, name, task=classes_of(name))
+        return load_module(open_source(folder / name, classes_of(name)))
 
     return lambda name: copy.deepcopy(loaded(name))
 
 
-def batch() -> dict[str, torch.Tensor]:
-    """Two rows, the second padded."""
+def batch(images: bool = False) -> dict[str, torch.Tensor]:
+    """Two rows, the second padded; or two images."""
+    if images:
+        return {PIXELS: torch.linspace(-1, 1, 2 * 3 * 32 * 32).sin().reshape(2, 3, 32, 32)}
     ids = torch.tensor([[2, 40, 41, 42, 43, 44, 3], [2, 50, 51, 3, 1, 1, 1]])
     return {"input_ids": ids, "attention_mask": (torch.arange(7) < torch.tensor([[7], [4]])).long()}
 
 
 @torch.no_grad()
 def logits(model: PreTrainedModel) -> torch.Tensor:
-    return model(**batch()).logits
+    return model(**batch(model.config.model_type in OF_IMAGES)).logits
+
+
+def neurons_of(model: PreTrainedModel) -> int:
+    """48, but where a family has multiples of its width."""
+    return len(unedited_layout(model.config.to_dict(), FAMILIES[model.config.model_type]).layers[0].neurons)
 
 
 def keep_masks(kept: Mapping[int, Sequence[int]], units: int) -> torch.Tensor:
@@ -80,7 +89,7 @@ def test_removed_neurons_equal_masked_neurons(name: str, live: Live) -> None:
     model, family = live(name), FAMILIES[name]
     plain = logits(model)
     (edit,) = fit([KeepNeurons(NEURONS)], family)
-    with mask_neurons(model, family, keep_masks(edit.neurons, 48)):
+    with mask_neurons(model, family, keep_masks(edit.neurons, neurons_of(model))):
         masked = logits(model)
     apply_edits(model, [edit], family)
     assert (masked - plain).abs().max() > 1e-2
@@ -108,7 +117,7 @@ def test_stacked_edits_name_originals(name: str, live: Live) -> None:
         apply_edits(stacked, [edit], family)
     apply_edits(reference, fitted[1:2], family)
     heads = keep_masks({**fitted[0].heads, **fitted[3].heads}, 4)[[0, 2, 3]]
-    neurons = keep_masks(fitted[2].neurons, 48)[[0, 2, 3]]
+    neurons = keep_masks(fitted[2].neurons, neurons_of(reference))[[0, 2, 3]]
     with mask_heads(reference, family, heads), mask_neurons(reference, family, neurons):
         expected = logits(reference)
     torch.testing.assert_close(logits(stacked), expected, atol=1e-5, rtol=0)
@@ -149,7 +158,7 @@ class Logits(torch.nn.Module):
 
 @of_every_kind
 def test_check_masking_passes_where_masks_work(name: str, live: Live) -> None:
-    check_masking(live(name), FAMILIES[name], batch(), [4] * 4)
+    check_masking(live(name), FAMILIES[name], batch(name in OF_IMAGES), [4] * 4)
 
 
 @of_every_kind
@@ -158,7 +167,7 @@ def test_check_masking_stops_where_a_layer_ignores_its_heads(name: str, live: Li
     at = 0 if family.shares_layers else 1
     torch.nn.init.zeros_(blocks_of(model, family)[at].o.get_parameter("weight"))
     with pytest.raises(AssayError, match=rf"\.{at}\..*does not change the logits"):
-        check_masking(model, family, batch(), [4] * 4)
+        check_masking(model, family, batch(name in OF_IMAGES), [4] * 4)
 
 
 def test_mask_gradients_are_those_of_finite_differences(live: Live) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from by_family import case
+from by_family import OF_TEXTS, case
 from tiny_models import write_tiny
 
 from assay.core.artifact import GRAPH, Artifact, Task, open_source
@@ -63,7 +63,7 @@ def test_every_family_and_task_has_its_inputs() -> None:
 
 BY_BOTH = [family for family in ("bert", "distilbert", "gpt2", "bart") if why_no_optimum() is None]
 # The TorchScript exporter cannot write the masks that decoders have in transformers 4.
-BY_TORCH = [family for family in sorted(FAMILIES) if family not in ("gpt2", "llama") or not BY_BOTH]
+BY_TORCH = [family for family in OF_TEXTS if family not in ("gpt2", "llama") or not BY_BOTH]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_two_failures_are_told_together(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", OF_TEXTS)
 def test_the_dynamo_exporter_writes_the_same_graph(
     family: str, source: Callable[[str], Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from by_family import families
+from by_family import OF_IMAGES, OF_TEXTS, families
 from edits_to_fit import fit
 from onnx import TensorProto, helper
 from safetensors.torch import load_file, load_model, save_file
@@ -34,7 +34,15 @@ from assay.core.model.edits import (
     ShareLayers,
     apply_edits,
 )
-from assay.core.model.load import find_graph, load_module, load_session, load_source, load_tokenizer, save_module
+from assay.core.model.load import (
+    find_graph,
+    load_module,
+    load_reader,
+    load_session,
+    load_source,
+    load_tokenizer,
+    save_module,
+)
 
 MakeArtifact = Callable[..., Artifact]
 TEXTS = ["a great movie , moving and funny", "dull"]
@@ -64,7 +72,7 @@ STACKED = "heads_layers_neurons_heads_layers"
 
 def save(model: PreTrainedModel, source: Artifact, edits: list[Edit], out: Path) -> Artifact:
     """A finished folder, as a step would leave it."""
-    save_module(model, out, load_tokenizer(source))
+    save_module(model, out, load_reader(source))
     manifest = Manifest(
         key="k", step="prune", settings={}, parent=source.key, format="torch", task=source.task, family=source.family,
         seed=0, edits=[edit.to_json() for edit in edits], files=hash_folder(out),
@@ -75,14 +83,16 @@ def save(model: PreTrainedModel, source: Artifact, edits: list[Edit], out: Path)
 
 @torch.no_grad()
 def logits(model: PreTrainedModel, artifact: Artifact) -> torch.Tensor:
-    """[2, labels] of a batch whose second row is padded."""
+    """[2, labels] of a batch whose second row is padded, or of two images."""
+    if artifact.family in OF_IMAGES:
+        return model(pixel_values=torch.linspace(-1, 1, 2 * 3 * 32 * 32).sin().reshape(2, 3, 32, 32)).logits
     return model(**load_tokenizer(artifact)(TEXTS, padding=True, return_tensors="pt")).logits
 
 
 def by_default(family: str, edits: str) -> bool:
     """Everything on a BERT, the most of it in one chain on every family, factors and groups where they are held in
     other ways."""
-    return family == "bert" or edits == STACKED or (edits in ("factored", "shared") and family in ("gpt2", "t5"))
+    return family == "bert" or edits == STACKED or (edits in ("factored", "shared") and family in ("gpt2", "t5", "vit"))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +298,7 @@ class TestSource:
 class TestTokenizer:
     """The folder's own tokenizer, made safe."""
 
-    @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"t5"}))  # which has no end of positions
+    @pytest.mark.parametrize("family", sorted(set(OF_TEXTS) - {"t5"}))  # which has no end of positions
     def test_the_longest_text_fits_the_positions(self, family: str, tiny_artifact: MakeArtifact) -> None:
         source = tiny_artifact(family)
         path = source.path / "tokenizer_config.json"

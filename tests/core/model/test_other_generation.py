@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_family import OF_IMAGES
 from two_generations import CLASSES, answers, write_all
 
 from assay.core.model.generations import generation
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not OTHER.is_file(), reason=f"no {OTHER}: the other environment is not built"),
 ]
 NAMES = [*(f"{family}-{kind}" for family in CLASSES for kind in ("generic", "own")), "bert-custom"]
-NAMES += ["roberta-uneven", "roberta-graph"]
+NAMES += ["roberta-uneven", "roberta-graph", *OF_IMAGES, *(f"{family}-uneven" for family in OF_IMAGES)]
 
 
 @pytest.fixture(scope="module")

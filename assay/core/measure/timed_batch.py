@@ -1,4 +1,5 @@
-"""Token ids to time a model with: every row full, no padding, no text needed. Imports no torch and no transformers."""
+"""Token ids or pixels to time a model with: every row full, no padding, no text or image needed. Imports no torch and
+no transformers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.artifact import Artifact, is_image
+from assay.core.model.images import PIXELS, read_settings
+
 SEED = 0
+
+
+def timed_batch(artifacts: Iterable[Artifact], batch_size: int, length: int) -> dict[str, np.ndarray]:
+    """What all `artifacts`, which are of one task, are timed with: token ids, or images of the size they take."""
+    artifacts = list(artifacts)
+    if not is_image(artifacts[0].task):
+        return token_batch([artifact.config for artifact in artifacts], batch_size, length)
+    shape = read_settings(artifacts[0].path).shape
+    return {PIXELS: np.random.default_rng(SEED).standard_normal((batch_size, *shape), np.float32)}
 
 
 def token_batch(configs: Iterable[Mapping[str, Any]], batch_size: int, length: int) -> dict[str, np.ndarray]:

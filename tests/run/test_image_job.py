@@ -1,0 +1,81 @@
+"""A whole job on images: made smaller, exported, examined; what does not fit them is refused before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+
+from by_family import OF_IMAGES, families
+from small_jobs import read, run
+from tiny_images import write_image_job, write_images
+
+from assay.core.errors import ConfigError, InputError
+
+CHAIN: list[Any] = [
+    {"prune_heads": {"fraction": 0.5}},
+    {"prune_layers": {"keep": 3}},
+    {"prune_ffn": {"fraction": 0.25, "score": "activation"}},
+    {"prune_heads": {"fraction": 0.2, "score": "confidence"}},
+    {"factorise": {"energy": 0.6}},
+    {"distil": {"epochs": 1, "batch_size": 8, "hidden": 0.1}},
+    {"export_onnx": {"hidden_states": True}},
+    {"quantize": {"tolerance": 5.0}},
+]
+PROBES: list[Any] = ["linear", "mdl", "attention", "similarity", "fidelity", {"erasure": {"pooling": "first"}}]
+
+
+@pytest.mark.parametrize("family", families("vit", of=OF_IMAGES))
+def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
+    model = tiny_folder(family, task="image-classification", headless=True)
+    config = write_image_job(tmp_path / "job.yaml", model, variants={"small": CHAIN}, probes=PROBES)
+    assert run(config, tmp_path / "run").failures == []
+    results = tmp_path / "run" / "results"
+    accuracy = {
+        name: {each["name"]: each["value"] for each in read(results / name / "evaluation.json")["metrics"]}["accuracy"]
+        for name in ("teacher", "small")
+    }
+    assert accuracy["teacher"] == 1.0  # brightness is all there is to learn
+    probe = read(results / "small" / "probes" / "linear.json")
+    assert [task["task"] for task in probe["details"]["tasks"]] == ["label"]
+    assert probe["examined"] == "graph"
+    looked_at = read(results / "teacher" / "probes" / "attention.json")["details"]["layers"]
+    assert [layer["layer"] for layer in looked_at] == [0, 1, 2, 3]
+    figures = read(tmp_path / "run" / "measure.json")["variants"]
+    assert figures["small"]["parameters"] < 0.8 * figures["teacher"]["parameters"]
+    assert run(config, tmp_path / "run").failures == []
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"probes": ["typos"]}, r"probes\[0\]\.typos: examines models of texts, and the rows of this job are images"),
+        ({"variants": {"cut": ["cut_vocab"]}}, r"cut_vocab: a model of images has no vocabulary"),
+        ({"variants": {"low": [{"factorise": {"embedding_rank": 4}}]}}, "images have no table of tokens"),
+        ({"variants": {"narrow": [{"reduce_width": {"width": 8}}]}}, "reduce_width: works for .*, not for vit"),
+        ({"variants": {"onnx": [{"export_onnx": {"exporter": "optimum"}}]}}, "optimum leaves height and width open"),
+    ],
+)
+def test_what_does_not_fit_images_is_refused(
+    sections: dict[str, Any], told: str, tiny_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    config = write_image_job(tmp_path / "job.yaml", tiny_folder("vit", task="image-classification"), **sections)
+    with pytest.raises(ConfigError, match=told):
+        run(config, tmp_path / "run")
+
+
+def test_the_task_must_fit_the_model(tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
+    images = write_image_job(tmp_path / "job.yaml", tiny_folder("bert"))
+    with pytest.raises(InputError, match="task: image-classification, but a bert model reads texts"):
+        run(images, tmp_path / "run")
+    (tmp_path / "vit").mkdir()
+    write_images(tmp_path / "vit" / "images")
+    texts = write_image_job(
+        tmp_path / "vit" / "job.yaml", tiny_folder("vit", task="image-classification"), task="text-classification"
+    )
+    with pytest.raises(InputError, match="but a vit model reads images"):
+        run(texts, tmp_path / "run")
