@@ -21,7 +21,7 @@ from probe.heads.maps import HeadList, Maps, maps_of
 
 if TYPE_CHECKING:
     from assay.core.model.predict import Encoder, WhiteBox
-    from probe.flow.token_kinds import TokenKinds
+    from probe.flow.token_kinds import PatchKinds, TokenKinds
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,12 @@ class Row:
 @dataclass(frozen=True)
 class FlowReading:
     """Layers that are followed, by original number, the rows that have two tokens or more, by their place among the
-    texts, and where the tokens of every text stand in it."""
+    texts, where the tokens of every text stand in it, and the names of their kinds."""
 
     layers: list[int]
     rows: dict[int, Row]
     offsets: list[list[tuple[int, int] | None]]
+    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class FlowReader:
 
     model: WhiteBox
     encoder: Encoder
-    kinds: TokenKinds
+    kinds: TokenKinds | PatchKinds
     flows: frozenset[int]
     most_tokens: int
 
@@ -87,7 +88,7 @@ class FlowReader:
             for maps in maps_of(batch, self.heads):
                 rows |= self._rows(maps)
         layers = [self.model.layers[at] for at, _ in self._followed]
-        return FlowReading(layers, dict(sorted(rows.items())), self.encoder.offsets(texts))
+        return FlowReading(layers, dict(sorted(rows.items())), self.encoder.offsets(texts), self.kinds.names)
 
     @cached_property
     def _followed(self) -> list[tuple[int, slice]]:

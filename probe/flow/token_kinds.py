@@ -1,5 +1,5 @@
-"""What kinds of tokens there are in any language: separators, tokens without a letter or digit, the commonest words,
-and all others.
+"""What kinds of tokens there are. In any language: separators, tokens without a letter or digit, the commonest words,
+and all others. Of an image: the model's own tokens, and patches.
 
 The commonest are the fewest tokens that make up half of the job's training texts (without separators and punctuation).
 In most languages these are function words and their like, so the rest are mostly words of content.
@@ -8,15 +8,18 @@ In most languages these are function words and their like, so the rest are mostl
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from assay.core.artifact import is_image
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from probe.heads.rarity import TokenCounts
+    from probe.probe import ProbeContext
 
 KINDS = ("separators", "punctuation", "common_words", "other_words")
 SEPARATOR, PUNCTUATION, COMMON, OTHER = range(len(KINDS))
@@ -24,9 +27,30 @@ COMMON_SHARE = 0.5
 BROKEN = "\ufffd"  # what is shown for a part of a character
 
 
+def kinds_for(encoder: Any, ctx: ProbeContext) -> TokenKinds | PatchKinds:
+    """The kinds of what `encoder`, of texts or of images, gives a model."""
+    from probe.heads.rarity import count_tokens
+
+    if is_image(ctx.data.task):
+        return PatchKinds()
+    return TokenKinds(encoder.tokenizer, count_tokens(encoder, ctx.data.train.texts, ctx.seed))
+
+
+class PatchKinds:
+    """Kinds of the tokens of images."""
+
+    names = ("separators", "patches")
+
+    def of(self, ids: Tensor, special: Tensor) -> np.ndarray:
+        """Positions in `names` for tokens [...]."""
+        return (~special).numpy().astype(np.int64)
+
+
 @dataclass
 class TokenKinds:
     """Kinds of the tokens of one tokenizer, by their counts in the training texts."""
+
+    names: ClassVar[tuple[str, ...]] = KINDS
 
     tokenizer: PreTrainedTokenizerBase
     counts: TokenCounts
@@ -63,6 +87,6 @@ class TokenKinds:
         return COMMON if token in self.common else OTHER
 
 
-def shares(weights: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """[kinds]: how much of `weights` [tokens] is on the tokens of each kind."""
-    return np.bincount(kinds, weights, minlength=len(KINDS))
+def shares(weights: np.ndarray, kinds: np.ndarray, count: int) -> np.ndarray:
+    """[count]: how much of `weights` [tokens] is on the tokens of each kind."""
+    return np.bincount(kinds, weights, minlength=count)

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probe.flow.token_kinds import KINDS
 from probe.heads.maps import HeadList, Maps, maps_of
 
 if TYPE_CHECKING:
     from assay.core.model.predict import StateBatch, TorchPredictor
-    from probe.flow.token_kinds import TokenKinds
+    from probe.flow.token_kinds import PatchKinds, TokenKinds
 
 FEWEST_KEYS = 3  # tokens that are looked at, to have an order
 DIGITS = 6  # to which lengths of vectors are exact in float32: what differs less is tied
@@ -82,7 +81,7 @@ class ContributionSums:
     correlation, correlated: [2, heads], of the weights with the lengths |f(x_j)|, and with the contributions"""
 
     heads: HeadList
-    kinds: TokenKinds
+    kinds: TokenKinds | PatchKinds
     queries: int
     rows: int = 0
     tokens: int = 0
@@ -94,7 +93,7 @@ class ContributionSums:
 
     def __post_init__(self) -> None:
         count = len(self.heads.numbers)
-        self.on_kinds = torch.zeros(len(WAYS), count, len(KINDS), dtype=torch.float64)
+        self.on_kinds = torch.zeros(len(WAYS), count, len(self.kinds.names), dtype=torch.float64)
         self.looking = torch.zeros(len(WAYS), count, dtype=torch.float64)
         self.size = torch.zeros(count, dtype=torch.float64)
         self.correlation, self.correlated = np.zeros((2, count)), np.zeros((2, count))
@@ -111,7 +110,7 @@ class ContributionSums:
         for shifted in self.heads.shifted.unique().tolist():
             mine = (self.heads.shifted == shifted).nonzero()[:, 0]
             kinds = self.kinds.of(brought.maps.ids[:, mine[0]], brought.maps.special[:, mine[0]])  # [rows, tokens]
-            member = torch.eye(len(KINDS))[torch.from_numpy(kinds)][:, None]  # [rows, 1, tokens, kinds]
+            member = torch.eye(len(self.kinds.names))[torch.from_numpy(kinds)][:, None]  # [rows, 1, tokens, kinds]
             for way, amounts in enumerate((brought.maps.weights, brought.sizes)):
                 taken = amounts[:, mine].sum(-1, keepdim=True)  # [rows, heads, tokens, 1]
                 shares = (amounts[:, mine] / taken.clamp(min=torch.finfo(taken.dtype).tiny)) @ member
@@ -143,7 +142,8 @@ class ContributionSums:
     def _of(self, head: int) -> dict[str, Any]:
         shares = {
             way: {
-                kind: _mean(self.on_kinds[at, head, where], self.looking[at, head]) for where, kind in enumerate(KINDS)
+                kind: _mean(self.on_kinds[at, head, where], self.looking[at, head])
+                for where, kind in enumerate(self.kinds.names)
             }
             for at, way in enumerate(WAYS)
         }

@@ -34,6 +34,7 @@ class AttentionFlowProbe(Probe):
     tokens, the flow is taken too."""
 
     needs: ClassVar[Needs] = "torch"
+    images: ClassVar[bool] = True
 
     samples: PositiveInt = 200
     flow_samples: int = Field(50, ge=0)
@@ -53,16 +54,14 @@ class AttentionFlowProbe(Probe):
 
     def _read(self, model: Predictor, ctx: ProbeContext) -> FlowReading:
         from probe.flow.reading import FlowReader
-        from probe.flow.token_kinds import TokenKinds
-        from probe.heads.rarity import count_tokens
+        from probe.flow.token_kinds import kinds_for
         from probe.white_box import as_white_box
         from probe.word_pieces import encoder_of
 
         encoder = encoder_of(ctx.states.of(model))
-        kinds = TokenKinds(encoder.tokenizer, count_tokens(encoder, ctx.data.train.texts, ctx.seed))
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         flows = frozenset(draw_rows(rows.labels, self.flow_samples, ctx.seed).tolist())
-        reader = FlowReader(as_white_box(model), encoder, kinds, flows, self.flow_tokens)
+        reader = FlowReader(as_white_box(model), encoder, kinds_for(encoder, ctx), flows, self.flow_tokens)
         return reader.read(rows.texts)
 
 
@@ -72,24 +71,26 @@ def _told(own: FlowReading) -> Told:
     looks = [row.looks for row in rows]
     by_layer = [[(row, row.by_layer[at]) for row in rows] for at in range(len(own.layers))]
     return {
-        **{name: _by_kind([(row, each[name]) for row, each in zip(rows, looks, strict=True)]) for name in looks[0]},
-        "by_layer": [{"layer": layer, **_by_kind(found)} for layer, found in zip(own.layers, by_layer, strict=True)],
+        **{
+            name: _by_kind(own, [(row, each[name]) for row, each in zip(rows, looks, strict=True)]) for name in looks[0]
+        },
+        "by_layer": [{"layer": at, **_by_kind(own, found)} for at, found in zip(own.layers, by_layer, strict=True)],
         "rollout_and_last_layer": _agreement([(each["rollout"], each["last_layer"]) for each in looks]),
         "rollout_and_flow": _agreement([(each["rollout"], each["flow"]) for each in looks]),
         "n_rows": len(rows),
     }
 
 
-def _by_kind(found: Sequence[tuple[Row, Weights]]) -> Told:
+def _by_kind(reading: FlowReading, found: Sequence[tuple[Row, Weights]]) -> Told:
     """Mean over the rows that have weights of their share on each kind of token, and of their distance."""
     from probe.attribution.agreement import mean_of
-    from probe.flow.token_kinds import KINDS, shares
+    from probe.flow.token_kinds import shares
 
     known = [(row, weights) for row, weights in found if weights is not None]
     if not known:
         return {"n": 0}
-    by_kind = np.stack([shares(weights, row.kinds) for row, weights in known]).T
-    figures = dict(zip(KINDS, by_kind, strict=True))
+    by_kind = np.stack([shares(weights, row.kinds, len(reading.kinds)) for row, weights in known]).T
+    figures = dict(zip(reading.kinds, by_kind, strict=True))
     figures["distance"] = np.array([row.distance(weights) for row, weights in known])
     means = {name: mean_of(values) for name, values in figures.items()}
     told = {name: dict(zip(("mean", "low", "high"), each, strict=True)) for name, each in means.items()}

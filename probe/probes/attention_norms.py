@@ -32,6 +32,7 @@ class AttentionNormsProbe(Probe):
     `tokens_per_text` tokens of a text."""
 
     needs: ClassVar[Needs] = "torch"
+    images: ClassVar[bool] = True
 
     samples: PositiveInt = 200
     tokens_per_text: PositiveInt = 16
@@ -53,17 +54,15 @@ class AttentionNormsProbe(Probe):
 
     def _read(self, model: Predictor, ctx: ProbeContext) -> Told:
         from assay.core.model.predict import TorchPredictor
-        from probe.flow.token_kinds import TokenKinds
+        from probe.flow.token_kinds import kinds_for
         from probe.heads.contributions import ContributionSums, read_contributions
         from probe.heads.maps import HeadList
-        from probe.heads.rarity import count_tokens
         from probe.word_pieces import encoder_of
 
         if not isinstance(model, TorchPredictor):
             raise NotGiven(f"{model.artifact.path.name} is no torch module, and values are read by hooks on one")
         encoder, heads = encoder_of(ctx.states.of(model)), HeadList.of(model)
-        kinds = TokenKinds(encoder.tokenizer, count_tokens(encoder, ctx.data.train.texts, ctx.seed))
-        sums = ContributionSums(heads, kinds, self.tokens_per_text)
+        sums = ContributionSums(heads, kinds_for(encoder, ctx), self.tokens_per_text)
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         for brought in read_contributions(model, heads, rows.texts):
             sums.add(brought)
@@ -74,6 +73,7 @@ def _headline(heads: list[Told], n: int) -> list[Metric]:
     shares = [
         Metric(f"{name}_{way}", _mean([head[way][kind] for head in heads]), "fraction", None, n)
         for name, kind in SHOWN.items()
+        if kind in heads[0]["weight"]  # images have no punctuation
         for way in ("weight", "contribution")
     ]
     orders = [
@@ -94,6 +94,8 @@ def _changes(own: list[Told], full: list[Told]) -> dict[str, Told]:
     pairs = [(head, before[at]) for head in own if (at := (head["layer"], head["head"])) in before]
     changes = {}
     for name, kind in SHOWN.items():
+        if any(kind not in head["contribution"] for head in (*own[:1], *full[:1])):
+            continue
         ours, theirs = (
             np.array([pair[side]["contribution"][kind] for pair in pairs], dtype=np.float64) for side in (0, 1)
         )

@@ -26,7 +26,16 @@ CHAIN: list[Any] = [
     {"export_onnx": {"hidden_states": True}},
     {"quantize": {"tolerance": 5.0}},
 ]
-PROBES: list[Any] = ["linear", "mdl", "attention", "similarity", "fidelity", {"erasure": {"pooling": "first"}}]
+PROBES: list[Any] = [
+    "linear",
+    "mdl",
+    "attention",
+    "attention_norms",
+    "attention_flow",
+    "similarity",
+    "fidelity",
+    {"erasure": {"pooling": "first"}},
+]
 
 
 @pytest.mark.parametrize("family", families("vit", of=OF_IMAGES))

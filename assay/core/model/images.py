@@ -197,6 +197,11 @@ class ImageEncoder:
         places = torch.arange(count).expand(len(inputs[PIXELS]), count)
         return places, torch.ones_like(places, dtype=torch.bool), places < self.class_tokens
 
+    def offsets(self, paths: Sequence[str], cut: bool = True) -> list[list[tuple[int, int] | None]]:
+        """Of each image (place, place + 1) of its tokens, None for the model's own, as `Encoder.offsets`."""
+        own: list[tuple[int, int] | None] = [None] * self.class_tokens
+        return [own + [(at, at + 1) for at in range(len(own), self.max_length)] for _ in paths]
+
     def save_pretrained(self, out: Path) -> None:
         """Copy the image settings to another folder."""
         if out.resolve() != self.settings.folder.resolve():
