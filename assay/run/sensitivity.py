@@ -22,12 +22,13 @@ from assay.core.stats import predicted_labels
 from assay.run.saved_data import read_split
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from assay.core.model.ablate import Cut
+    from assay.core.model.images import ImageEncoder
     from assay.core.model.layout import Layout
+    from assay.core.model.predict import Encoder
 
-BATCH = 16
+BATCH = 4  # rows; few enough for one pass to hold them with each head of a layer cut in turn
+Inputs = tuple[list[int], dict[str, np.ndarray]]
 Progress = Callable[[int, int], None]
 
 
@@ -104,23 +105,26 @@ def _answers(
     artifact: Artifact, texts: Sequence[str], cuts: list[Cut], max_length: int, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits [n, labels] of the whole model and [cuts, n, labels] without each part."""
-    import torch
-
-    from assay.core.model.ablate import logits_without
+    from assay.core.model.ablate_batches import logits_without_of_each
     from assay.core.model.anatomy import family_of
-    from assay.core.model.load import load_module, load_tokenizer
-    from assay.core.model.predict import Encoder
+    from assay.core.model.load import load_module
+    from assay.core.model.predict import open_encoder, tensors
 
     module, family = load_module(artifact, attn_implementation="sdpa"), family_of(artifact.family)
     whole = np.zeros((len(texts), module.config.num_labels), np.float32)
     without = np.zeros((len(cuts), *whole.shape), np.float32)
-    done = 0
-    for rows, inputs in Encoder(load_tokenizer(artifact), max_length).batches(texts, BATCH):
-        tensors: dict[str, Tensor] = {name: torch.from_numpy(value) for name, value in inputs.items()}
-        plain, found = logits_without(module, family, tensors, cuts)
-        whole[rows], without[:, rows] = plain.float().numpy(), found.float().numpy()
+    done, batches = 0, longest_first(open_encoder(artifact, max_length), texts)
+    found = logits_without_of_each(module, family, [tensors(inputs) for _, inputs in batches], cuts)
+    for (rows, _), (plain, cut) in zip(batches, found, strict=True):
+        whole[rows], without[:, rows] = plain.float().numpy(), cut.float().numpy()
         progress(done := done + len(rows), len(texts))
     return whole, without
+
+
+def longest_first(encoder: Encoder | ImageEncoder, texts: Sequence[str], size: int = BATCH) -> list[Inputs]:
+    """(positions in `texts`, inputs) of `size` rows each, so that no thread ends long after the others
+    on a batch of long rows."""
+    return [*encoder.batches(texts, size)][::-1]
 
 
 def _parts(layout: Layout, groups: int) -> Iterator[Removed]:

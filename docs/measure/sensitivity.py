@@ -1,4 +1,4 @@
-"""What `assay analyse sensitivity` costs against a hooked pass a head: the same batches in turns, the same answers.
+"""What `assay analyse sensitivity` costs against a hooked pass a head: the same rows in turns, the same answers.
 
     python docs/measure/sensitivity.py runs/quickstart
 
@@ -10,26 +10,29 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch.nn import functional as F
 
-from assay.core.model.ablate import Cut, logits_without
+from assay.core.model.ablate import Cut
+from assay.core.model.ablate_batches import logits_without_of_each
 from assay.core.model.anatomy import family_of
 from assay.core.model.edits import layout_of
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads
-from assay.core.model.predict import Encoder
+from assay.core.model.predict import EVAL_BATCH, Encoder, tensors
 from assay.run.saved_data import read_split
-from assay.run.sensitivity import BATCH, find_weights
+from assay.run.sensitivity import BATCH, find_weights, longest_first
 
-Answer = Callable[[dict[str, torch.Tensor]], torch.Tensor]
+Batches = Sequence[dict[str, torch.Tensor]]
+Answer = Callable[[Batches], Iterator[torch.Tensor]]
+TURN = 64
 
 
 def main() -> None:
-    """Both ways take turns, batch by batch, so that a busy neighbour slows both alike."""
+    """Both ways take turns, some rows at a time, so that a busy neighbour slows both alike."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, help="a run folder whose teacher is finished")
     parser.add_argument("--variant", default="teacher")
@@ -43,32 +46,35 @@ def main() -> None:
     cuts = [Cut(layer, "heads", (head,)) for layer, count in enumerate(heads) for head in range(count)]
     module, family = load_module(artifact, "sdpa"), family_of(artifact.family)
 
-    def at_once(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        return logits_without(module, family, inputs, cuts)[1]
+    def at_once(batches: Batches) -> Iterator[torch.Tensor]:
+        return (found for _, found in logits_without_of_each(module, family, batches, cuts))
 
     @torch.inference_mode()
-    def one_by_one(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        found = []
-        for cut in cuts:
-            masks = [torch.ones(count) for count in heads]
-            masks[cut.layer][list(cut.units)] = 0
-            with mask_heads(module, family, masks):
-                found.append(module(**inputs).logits)
-        return torch.stack(found)
+    def one_by_one(batches: Batches) -> Iterator[torch.Tensor]:
+        for inputs in batches:
+            found = []
+            for cut in cuts:
+                masks = [torch.ones(count) for count in heads]
+                masks[cut.layer][list(cut.units)] = 0
+                with mask_heads(module, family, masks):
+                    found.append(module(**inputs).logits)
+            yield torch.stack(found)
 
-    ways: dict[str, Answer] = {"at once": at_once, "one by one": one_by_one}
+    ways: dict[str, tuple[Answer, int]] = {"at once": (at_once, BATCH), "one by one": (one_by_one, EVAL_BATCH)}
     logits = {name: torch.zeros(len(cuts), len(split), module.config.num_labels) for name in ways}
     wall, cpu = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
     encoder = Encoder(load_tokenizer(artifact), record["job"]["data"]["max_length"])
-    for rows, inputs in encoder.batches(split.texts, BATCH):
-        tensors = {name: torch.from_numpy(value) for name, value in inputs.items()}
-        for name, answer in ways.items():
+    for places, inputs in encoder.batches(split.texts, TURN):
+        texts = [split.texts[place] for place in places]
+        for name, (answer, size) in ways.items():
             started, used = time.perf_counter(), time.process_time()
-            logits[name][:, rows] = answer(tensors)
+            batches = longest_first(encoder, texts, size)
+            for (rows, _), found in zip(batches, answer([tensors(each) for _, each in batches]), strict=True):
+                logits[name][:, [places[row] for row in rows]] = found
             wall[name] += time.perf_counter() - started
             cpu[name] += time.process_time() - used
         so_far = ", ".join(f"{name} {wall[name]:.1f} s ({cpu[name]:.1f} s of CPU)" for name in ways)
-        print(f"  {len(rows)} rows of {inputs['input_ids'].shape[1]} tokens; so far {so_far}", flush=True)
+        print(f"  {len(places)} rows of up to {inputs['input_ids'].shape[1]} tokens; so far {so_far}", flush=True)
     print(f"{len(cuts)} heads, {len(split)} rows, {torch.get_num_threads()} threads")
     for name in ways:
         print(f"{name}: {wall[name]:.1f} s, {cpu[name]:.1f} s of CPU")

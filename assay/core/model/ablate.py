@@ -65,7 +65,7 @@ def logits_without(
         raise InputError("parts can be taken out one by one only where one stack lists each of its layers")
     model_blocks = modules_of(model, family)
     plain, calls = _watched(model, model_blocks, inputs)
-    rows, length = inputs["input_ids"].shape
+    rows, length, _ = _states(calls[-1].output).shape
     at_once = max(1, tokens // (rows * length))
     upper = _Upper(model, family, model_blocks, inputs)
     alone = model_blocks.count(model_blocks[-1]) == 1
@@ -111,7 +111,7 @@ class _Upper:
 
     def logits(self, layer: int, call: _Call, states: Tensor) -> Tensor:
         """[cuts, batch, labels] from what leaves `layer`, [cuts * batch, tokens, width]."""
-        copies = len(states) // len(self.inputs["input_ids"])
+        copies = len(states) // len(_states(call.output))
         stacked = {name: value.repeat(copies, *[1] * (value.dim() - 1)) for name, value in self.inputs.items()}
         above = [_Given(states, like=call.output), *self.blocks[layer + 1 :]]
         with layers_replaced(self.model, self.family, above), self._narrowed(len(self.blocks) - 1):

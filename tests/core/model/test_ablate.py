@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_models import IMAGE_SIDE
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -15,15 +16,16 @@ from assay.core.artifact import Artifact
 from assay.core.errors import AssayError, InputError
 from assay.core.model.ablate import Cut, layers_replaced, logits_without
 from assay.core.model.anatomy import FAMILIES, Family
-from assay.core.model.blocks import modules_of
+from assay.core.model.blocks import blocks_of
 from assay.core.model.edits import KeepHeads, KeepLayers, KeepNeurons, apply_edits
+from assay.core.model.linear import in_width
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads, mask_neurons
 from assay.core.model.predict import Encoder
 
 MakeArtifact = Callable[..., Artifact]
 EDITS = [KeepHeads({0: [0, 2], 3: [1]}), KeepLayers([0, 1, 3], of=4), KeepNeurons({1: range(10, 40)})]
-HEADS, NEURONS = (2, 4, 1), (48, 30, 48)
+HEADS = (2, 4, 1)
 TEXTS = ["the film was good", "bad", "a very long story about a man and a woman and a dog"]
 CUTS = [
     *(Cut(layer, "heads", (head,)) for layer in range(3) for head in range(HEADS[layer])),
@@ -34,6 +36,9 @@ CUTS = [
 
 
 def inputs_of(artifact: Artifact, texts: list[str] = TEXTS) -> dict[str, torch.Tensor]:
+    """Of a model of images noise, an image for each text."""
+    if FAMILIES[artifact.family].reads_images:
+        return {"pixel_values": torch.randn(len(texts), 3, IMAGE_SIDE, IMAGE_SIDE, generator=torch.manual_seed(0))}
     ((_, inputs),) = Encoder(load_tokenizer(artifact), 32).batches(texts, len(texts))
     return {name: torch.from_numpy(value) for name, value in inputs.items()}
 
@@ -41,11 +46,11 @@ def inputs_of(artifact: Artifact, texts: list[str] = TEXTS) -> dict[str, torch.T
 @torch.no_grad()
 def masked(model: nn.Module, family: Family, inputs: dict[str, torch.Tensor], cut: Cut) -> torch.Tensor:
     """The plain way: one whole pass with the part masked, or with the layer left out."""
-    sizes = NEURONS if cut.part == "neurons" else HEADS
-    masks = [torch.ones(size) for size in sizes]
+    blocks = blocks_of(model, family)
+    neurons = [in_width(block.ffn_out) for block in blocks]
+    masks = [torch.ones(size) for size in (neurons if cut.part == "neurons" else HEADS)]
     masks[cut.layer][list(cut.units)] = 0
-    own = modules_of(model, family)
-    rest = [block for place, block in enumerate(own) if cut.part != "layer" or place != cut.layer]
+    rest = [block.module for place, block in enumerate(blocks) if cut.part != "layer" or place != cut.layer]
     mask = {"heads": mask_heads, "neurons": mask_neurons, "layer": lambda *given: nullcontext()}[cut.part]
     with mask(model, family, masks), layers_replaced(model, family, rest):
         return model(**inputs).logits
