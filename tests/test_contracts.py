@@ -19,6 +19,7 @@ import pytest
 import torch
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
+from tiny_images import image_rows, write_images
 from tiny_jobs import SEED, carry_out, finish, job_data
 from tiny_models import write_tiny
 
@@ -71,6 +72,7 @@ MINIMAL_OF_PROBES: dict[str, dict[str, Any]] = {
     },
 }
 OF_LANGUAGE_MODELS = ("cloze", "minimal_pairs", "surprisal", "triples")  # probes that a classifier cannot answer
+OF_MODELS_OF_IMAGES = ("corruptions",)
 METHODS = [pytest.param(shelf, name, id=name) for shelf in (STEPS, PROBES) for name in shelf.names()]
 every_method = pytest.mark.parametrize(("shelf", "name"), METHODS)
 every_step = pytest.mark.parametrize("name", STEPS.names())
@@ -300,19 +302,34 @@ def naming(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
 @pytest.fixture
 def subjects(name: str, request: pytest.FixtureRequest) -> dict[str, Predictor]:
     """The models that the probe of that name examines."""
-    return request.getfixturevalue("naming" if name in OF_LANGUAGE_MODELS else "opened")
+    kinds = {"naming": OF_LANGUAGE_MODELS, "seeing": OF_MODELS_OF_IMAGES}
+    return request.getfixturevalue(next((kind for kind, names in kinds.items() if name in names), "opened"))
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
+    """The same of a model of images, which lie beside it."""
+    pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+    folder = tmp_path_factory.mktemp("seeing")
+    write_images(folder / "images", rows=12)
+    for name, seed in (("torch", 0), ("teacher", 7)):
+        write_tiny(folder / name, "vit", layers=2, seed=seed, task="image-classification")
+    artifacts = {name: open_source(folder / name, "image-classification") for name in ("torch", "teacher")}
+    return {name: open_predictor(artifact, 32) for name, artifact in artifacts.items()}
 
 
 def context_of(full: Predictor) -> ProbeContext:
-    return ProbeContext(SEED, job_data(task=full.artifact.task), full, log=lambda line: None)
+    task, images = full.artifact.task, full.artifact.path.parent / "images"
+    rows = None if task != "image-classification" else image_rows(images)
+    return ProbeContext(SEED, job_data(rows, rows, task), full, log=lambda line: None)
 
 
 @every_probe
 def test_a_probe_finds_the_same_again_and_leaves_the_model_alone(
     name: str, shop: Path, subjects: dict[str, Predictor]
 ) -> None:
-    probe, texts = made(PROBES, name).tiny(), job_data().test.texts
-    model, full = subjects["torch"], subjects["teacher"]
+    probe, model, full = made(PROBES, name).tiny(), subjects["torch"], subjects["teacher"]
+    texts = context_of(full).data.test.texts
     before, answers = content(shop), [each.logits(texts) for each in (model, full)]
     runs = []
     for seed in (1, 2):

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from small_jobs import MEASURE, TEACHER
 
+from assay.core.data.prepare import Split
+
 CLASSES = {"dark": 0, "light": 140}  # the least that a pixel of the class can be
 
 
@@ -28,6 +30,13 @@ def write_images(folder: Path, rows: int = 60, size: tuple[int, int] = (40, 50),
 def paths_of(folder: Path) -> list[str]:
     """All images of a folder in the order of their names."""
     return sorted(map(str, folder.rglob("*.png")))
+
+
+def image_rows(folder: Path) -> Split:
+    """The images of a folder with their classes."""
+    paths = paths_of(folder)
+    labels = np.array([list(CLASSES).index(Path(path).parent.name) for path in paths])
+    return Split(paths, labels, list(range(1, len(paths) + 1)))
 
 
 def write_image_job(path: Path, model: Path, **sections: Any) -> Path:

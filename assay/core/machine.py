@@ -39,6 +39,7 @@ PACKAGES = (
     "scipy",
     "numpy",
     "pandas",
+    "pillow",
 )
 IMPORT_NAMES = ("assay", "compress", "probe", "reports")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

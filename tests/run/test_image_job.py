@@ -15,6 +15,7 @@ from small_jobs import read, run
 from tiny_images import write_image_job, write_images
 
 from assay.core.errors import ConfigError, InputError
+from assay.run.sensitivity import analyse
 
 CHAIN: list[Any] = [
     {"prune_heads": {"fraction": 0.5}},
@@ -57,6 +58,9 @@ def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Pa
     figures = read(tmp_path / "run" / "measure.json")["variants"]
     assert figures["small"]["parameters"] < 0.8 * figures["teacher"]["parameters"]
     assert run(config, tmp_path / "run").failures == []
+    told = read(analyse(tmp_path / "run", "teacher", "test", 8, 0, lambda done, of: None))
+    assert told["whole"]["accuracy"] == 1.0
+    assert len(told["removed"]) == 4 * 4 + 4  # heads, and layers
 
 
 @pytest.mark.parametrize(
