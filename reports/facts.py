@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,10 @@ def _parity(value: Mapping[str, Any]) -> Told:
     return told
 
 
-def _shape(shape: Iterable[int | None]) -> str:
-    """Batch × tokens; a length that is not set is that of the rows themselves."""
+def _shape(shape: Sequence[int | None]) -> str:
+    """Batch × tokens, of images the batch alone; a length that is not set is that of the rows themselves."""
+    if len(shape) == 1:
+        return f"batch of {shape[0]}"
     return "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}".join("own length" if size is None else str(size) for size in shape)
 
 

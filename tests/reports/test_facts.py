@@ -42,6 +42,10 @@ def test_parity_tells_difference_flips_and_shapes() -> None:
     assert told["Largest difference of a logit"] == "1.3e-06, 2e-07 on average, tolerance 0.0001"
     assert told["Answers changed"] == "0 of 24 rows"
     assert told["Compared in shapes"].replace("\xa0", " ") == "1 × own length"
+    assert (
+        facts(step("export_onnx", parity=parity | {"shapes": [[1], [5]]}))["Compared in shapes"]
+        == "batch of 1, batch of 5"
+    )
     assert told["Operations of the graph"].replace("\xa0", " ") == "Add 60, MatMul 36"
 
 

@@ -24,7 +24,7 @@ ROWS = 12
 @dataclass(frozen=True)
 class Parity:
     """Differences of logits over all rows and shapes. `flips` counts rows whose predicted label, or set of labels,
-    differs in any shape; a regression has none. `shapes` are [batch, tokens padded to at least]; images are not."""
+    differs in any shape; a regression has none. `shapes` are [batch, tokens padded to at least], of images [batch]."""
 
     max_abs: float
     mean_abs: float
@@ -44,7 +44,7 @@ def compare_logits(reference: Predictor, graph: Predictor, texts: list[str]) -> 
         flipped |= ~same_labels(expected, given, reference.artifact.task)
     values = np.concatenate(differences)
     images = is_image(reference.artifact.task)
-    shapes = [[batch, None if images else length and min(length, reference.max_length)] for batch, length in SHAPES]
+    shapes = [[batch] if images else [batch, length and min(length, reference.max_length)] for batch, length in SHAPES]
     return Parity(float(values.max()), float(values.mean()), int(flipped.sum()), len(texts), shapes)
 
 
