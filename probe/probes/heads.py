@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
+from assay.core.artifact import is_image
+from assay.core.errors import NotGiven
 from assay.core.metric import Metric
 from probe.against_teacher import with_teacher
 from probe.numbered_lines import setting_file
@@ -38,6 +40,7 @@ class HeadsProbe(Probe):
 
     version: ClassVar[int] = 2
     needs: ClassVar[Needs] = "torch"
+    images: ClassVar[bool] = True
 
     samples: PositiveInt = 500
     treebank: str | None = Field(None, min_length=1)
@@ -59,9 +62,12 @@ class HeadsProbe(Probe):
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics count heads by role, and of a variant the lost ones by the role they had; `details` hold
-        every head. NotGiven from a model that shows no attention, or no tokenizer."""
+        every head. Patches of images are tokens in reading order, none of them rarer than others. NotGiven from a model
+        that shows no attention, or no tokenizer, and where a treebank is named for one of images."""
         from probe.heads.lost import lost_heads
 
+        if self.treebank is not None and is_image(ctx.data.task):
+            raise NotGiven("heads.treebank holds sentences, and the rows of this job are images")
         own, full = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx))
         if not own["heads"] or not own["n_rows"]:
             return Findings(skipped=f"{own['n_rows']} texts of two tokens or more, {len(own['heads'])} heads")
@@ -77,7 +83,7 @@ class HeadsProbe(Probe):
         from probe.word_pieces import encoder_of
 
         encoder = encoder_of(ctx.states.of(model))
-        counts = count_tokens(encoder, ctx.data.train.texts, ctx.seed)
+        counts = count_tokens(encoder, [] if is_image(ctx.data.task) else ctx.data.train.texts, ctx.seed)
         reader = Reader(as_white_box(model), encoder, counts, ctx.seed, Least(self.positional, self.mass))
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         told = reader.read_texts(rows.texts, self.tokens_per_text, self.clusters)

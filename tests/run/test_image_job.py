@@ -32,6 +32,7 @@ PROBES: list[Any] = [
     "mdl",
     "attention",
     "attention_norms",
+    "heads",
     "attention_flow",
     "similarity",
     "fidelity",

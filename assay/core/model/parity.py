@@ -44,7 +44,9 @@ def compare_logits(reference: Predictor, graph: Predictor, texts: list[str]) -> 
         flipped |= ~same_labels(expected, given, reference.artifact.task)
     values = np.concatenate(differences)
     images = is_image(reference.artifact.task)
-    shapes = [[batch] if images else [batch, length and min(length, reference.max_length)] for batch, length in SHAPES]
+    shapes: list[list[int | None]] = [
+        [batch] if images else [batch, length and min(length, reference.max_length)] for batch, length in SHAPES
+    ]
     return Parity(float(values.max()), float(values.mean()), int(flipped.sum()), len(texts), shapes)
 
 
