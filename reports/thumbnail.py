@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from assay.core.errors import InputError
-from assay.core.model.images import open_image
+from assay.core.model.image_files import open_image
 
 SIDE = 96  # pixels of the longer edge
 

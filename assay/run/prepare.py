@@ -26,6 +26,10 @@ def prepare_job(job: Job, folder: Path | None = None) -> tuple[Artifact, JobData
     check_reader(folder, is_image(job.task))
     if is_language(job.task):
         check_language(source)
+    if is_image(job.task):
+        check_images(source)
+    if not job.teacher and not is_language(job.task):
+        check_head(source)
     check_fit(job, source)
     data = prepare(job.data, job.task, job.seed)
     return source, data if job.teacher or is_language(job.task) else in_order_of(source.labels, data)
@@ -44,6 +48,27 @@ def check_task(task: str, source: Artifact, stated_in: Path) -> None:
     if is_language(task) and task != fits:
         advice = f"use task: {fits}" if fits else "models of an encoder and a decoder have no language task here"
         raise InputError(f"task: {task} does not fit a {source.family} model ({stated_in}); {advice}")
+
+
+def check_images(source: Artifact) -> None:
+    """InputError where the image settings of the folder make images that its model does not take."""
+    from assay.core.model.image_settings import check_fits, read_settings
+
+    check_fits(read_settings(source.path), source.config, family_of(source.family).any_size)
+
+
+def check_head(source: Artifact) -> None:
+    """InputError where the weights of a model that is used as it is hold no classifier. Reads their header alone."""
+    from safetensors import safe_open
+
+    path, wanted = source.path / WEIGHTS, f"{family_of(source.family).classifier}.weight"
+    with safe_open(path, framework="np") as file:
+        found = wanted in file.keys()  # noqa: SIM118 (it is no mapping)
+    if not found:
+        raise InputError(
+            f"{path}: no classification head ({wanted}); the config has no teacher steps, so the model answers as it "
+            "is: add finetune to the teacher"
+        )
 
 
 def check_language(source: Artifact) -> None:

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.artifact import is_image
 from assay.core.data.prepare import NAMES, JobData, Split
 from assay.core.errors import InputError
-from assay.core.manifest import write_atomic, write_json
+from assay.core.manifest import key_of, write_atomic, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 def save_data(folder: Path, data: JobData) -> None:
     """Write `train`, `validation` and `test.parquet`, then `data.json`; nothing where they are there already."""
     about = {"fingerprint": data.fingerprint, "labels": list(data.labels), "task": data.task, "notes": data.notes}
+    if is_image(data.task):  # images that were moved are the same rows, in other places
+        about["places"] = key_of("places", [getattr(data, name).texts for name in NAMES])
     if _saved(folder) == json.loads(json.dumps(about)):
         return
     (folder / "data.json").unlink(missing_ok=True)

@@ -43,13 +43,15 @@ def _write(source: Path, known: dict[str, Any], files: list[Path], out: Path, se
     import torch
     from transformers import AutoConfig, AutoModel
 
-    from assay.core.model.generations import quiet_transformers
+    from assay.core.model.generations import name_stages, quiet_transformers
     from assay.core.model.load import builder_for
 
     config = AutoConfig.from_pretrained(source, local_files_only=True)
     if architecture := family_of(config.model_type).architecture:
         config.architectures = [architecture]
     config.update({name: size for name, size in _SIZES.items() if name in known})
+    if hasattr(config, "stage_names"):
+        name_stages(config, _SIZES["num_hidden_layers"])
     has_head = any(
         name.endswith(("ForSequenceClassification", "ForImageClassification"))
         for name in known.get("architectures") or ()

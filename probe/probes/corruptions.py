@@ -90,7 +90,7 @@ def _numbered(rows: Split) -> Iterator[tuple[str, int]]:
 
 def _write(path: str, kind: Kind, strength: int, folder: Path, seed: int, row: int) -> str:
     """The changed image as a file, over the one of the change before; noise depends on seed and row alone."""
-    from assay.core.model.images import open_image
+    from assay.core.model.image_files import open_image
 
     out = folder / f"{row}.png"
     corrupted(open_image(path), kind, strength, np.random.default_rng((seed, row))).save(out)

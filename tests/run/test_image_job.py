@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from by_family import OF_IMAGES, families
 from small_jobs import read, run
 from tiny_images import write_image_job, write_images
 
+from assay.core.data.prepare import prepare
+from assay.core.data.settings import DataSettings, SplitSizes
 from assay.core.errors import ConfigError, InputError
+from assay.run.saved_data import read_split, save_data
 from assay.run.sensitivity import analyse
 
 CHAIN: list[Any] = [
@@ -93,3 +97,32 @@ def test_the_task_must_fit_the_model(tiny_folder: Callable[..., Path], tmp_path:
     )
     with pytest.raises(InputError, match="but a vit model reads images"):
         run(texts, tmp_path / "run")
+
+
+def test_a_model_that_is_used_as_it_is_must_have_a_head(tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
+    headless = tiny_folder("deit", task="image-classification", labels=("dark", "light"), headless=True)
+    config = write_image_job(tmp_path / "job.yaml", headless, teacher=[])
+    with pytest.raises(InputError, match=r"no classification head \(classifier\.weight\).*add finetune to the teacher"):
+        run(config, tmp_path / "run")
+
+
+def test_settings_are_held_against_the_model_before_any_training(
+    tiny_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    model = tiny_folder("vit", task="image-classification")
+    settings = model / "preprocessor_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"size": 30}))
+    with pytest.raises(InputError, match="makes images of 30 x 30 pixels"):
+        run(write_image_job(tmp_path / "job.yaml", model), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_of_a_run_follow_images_that_moved(tmp_path: Path) -> None:
+    link = tmp_path / "images"
+    for place in ("here", "there"):
+        write_images(tmp_path / place, rows=20)
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / place)
+        split = SplitSizes(test=6, validation=4)
+        save_data(tmp_path / "data", prepare(DataSettings(source=str(link), split=split), "image-classification", 0))
+        assert all(f"/{place}/" in path for path in read_split(tmp_path / "data", "test").texts)

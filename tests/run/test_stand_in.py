@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from by_family import KINDS, families
+from by_family import KINDS, OF_IMAGES, families
 
 from assay.core.artifact import open_source, read_config
 from assay.core.errors import InputError
 from assay.core.manifest import hash_folder
 from assay.core.model.anatomy import FAMILIES
+from assay.core.model.image_settings import read_settings
 from assay.core.model.load import load_module, load_source, load_tokenizer
 from assay.run.stand_in import make_stand_in
 
@@ -56,3 +57,11 @@ def test_an_unknown_family_is_named_before_anything_is_built(tiny_folder: Folder
     with pytest.raises(InputError, match=rf"^{config}: model type 'perceptron' has no anatomy here"):
         make_stand_in(source, tmp_path / "stand_in", seed=1)
     assert not (tmp_path / "stand_in").exists()
+
+
+@pytest.mark.parametrize("family", OF_IMAGES)
+def test_a_stand_in_reads_images_as_its_source_does(tiny_folder: Folder, tmp_path: Path, family: str) -> None:
+    source = tiny_folder(family, task="image-classification")
+    made = open_source(make_stand_in(source, tmp_path / "stand_in", 1, "image-classification"), "image-classification")
+    assert load_module(made).config.num_hidden_layers == 2
+    assert read_settings(made.path).shape == read_settings(source).shape

@@ -98,6 +98,7 @@ def _file_facts(rows: Rows, sampled: int, kept: int) -> dict[str, Any]:
         "empty_skipped": rows.skipped,
         "sampled": sampled,
         "repeats_across_files": sampled - kept,
+        **({"passed_over": dict(rows.passed_over)} if rows.passed_over else {}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,8 @@ SHOWN_CELL = 60  # characters of a cell that a message shows
 class Rows:
     """`cells` holds one tuple of label cells a row, `numbers` the row numbers in the file (first data row = 1).
 
-    `seen` counts all rows of the file, `skipped` those left out for an empty label or a missing text."""
+    `seen` counts all rows of the file, `skipped` those left out for an empty label or a missing text. Of a folder of
+    images `passed_over` counts the other files by their endings."""
 
     name: str
     texts: list[str] = field(default_factory=list)
@@ -27,6 +29,7 @@ class Rows:
     numbers: list[int] = field(default_factory=list)
     seen: int = 0
     skipped: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -73,7 +76,8 @@ def _add(rows: Rows, text: Any, cells: tuple[Any, ...], settings: DataSettings) 
         advice = "fill the cell, or set data.empty to 'skip' to leave such rows out"
         raise InputError(f"{rows.name}: row {rows.seen}: column {empty!r} is empty; {advice}")
     if not isinstance(text, str):
-        raise InputError(f"{rows.name}: row {rows.seen}: column {settings.text!r} holds {text!r}, which is not text")
+        shown = repr(text)[:SHOWN_CELL]
+        raise InputError(f"{rows.name}: row {rows.seen}: column {settings.text!r} holds {shown}, which is not text")
     for name, cell in zip(settings.label_columns, cells, strict=True):
         if isinstance(cell, list | dict):
             advice = "a label is one value; for several at once, multi-label wants a 0/1 column a class"

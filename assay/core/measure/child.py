@@ -20,7 +20,8 @@ import numpy as np
 from assay.core.artifact import GRAPH, Artifact, Format, Task, is_image, read_config
 from assay.core.manifest import Manifest
 from assay.core.measure.timed_batch import timed_batch
-from assay.core.model.images import PIXELS, pixels, read_settings
+from assay.core.model.image_settings import read_settings
+from assay.core.model.images import PIXELS, pixels
 from assay.core.model.predict import run_graph
 
 TEXT = "A first text to answer."

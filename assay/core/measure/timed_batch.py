@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from assay.core.artifact import Artifact, is_image
-from assay.core.model.images import PIXELS, read_settings
+from assay.core.model.image_settings import read_settings
+from assay.core.model.images import PIXELS
 
 SEED = 0
 

@@ -89,6 +89,8 @@ class Family:
     kernels:        attention implementations of the oldest transformers we support
     residual:       where its states are written and read; None where that is not told here
     class_tokens:   of a model of images, how many tokens of its own stand before those of the patches; 0 for texts
+    any_size:       of a model of images, whether it fits its positions to images of another size than it was trained on
+    untold:         settings of `config.json` that, where true, give the layers other maps than those told here
     architecture:   the class of transformers, where there are several for the task. DeiT's has one classifier: the
                     second one of its published models, which learned from another model's labels, is not kept
     ..._key:        names in `config.json`
@@ -111,6 +113,8 @@ class Family:
     kernels: tuple[str, ...] = ("eager", "sdpa")
     residual: Residual | None = None
     class_tokens: int = 0
+    any_size: bool = False
+    untold: tuple[str, ...] = ()
     architecture: str | None = None
 
     @property
@@ -199,21 +203,20 @@ def _bart_stack(side: str, cross: Attention | None) -> Stack:
 
 
 def _vision(
-    name: str, class_tokens: int, layers: str, ffn: tuple[str, str], neurons_key: str, architecture: str | None = None
+    name: str, class_tokens: int, layers: str, ffn: tuple[str, str], neurons_key: str, **other: object
 ) -> Family:
     """A model of image patches. Its parts have other names since transformers 5."""
     attention = _VISION_4 if generation() < 5 else _VISION_5
     stack = Stack(layers, attention, None, ffn[:1], ffn[1], neurons_key=neurons_key)
-    return Family(
-        name, (stack,), None, "classifier", ("classifier",),
-        positions_key=None, class_tokens=class_tokens, architecture=architecture,
-    )  # fmt: skip
+    about: dict[str, object] = {"positions_key": None, "class_tokens": class_tokens, **other}
+    return Family(name, (stack,), None, "classifier", ("classifier",), **about)  # type: ignore[arg-type]
 
 
 def _vit(name: str, class_tokens: int, architecture: str | None = None) -> Family:
     old = (f"{name}.encoder.layer", ("intermediate.dense", "output.dense"))
     new = (f"{name}.layers", ("mlp.fc1", "mlp.fc2"))
-    return _vision(name, class_tokens, *(old if generation() < 5 else new), "intermediate_size", architecture)
+    where = old if generation() < 5 else new
+    return _vision(name, class_tokens, *where, "intermediate_size", architecture=architecture)
 
 
 FAMILIES: dict[str, Family] = {
@@ -283,7 +286,10 @@ FAMILIES: dict[str, Family] = {
     ),
     "vit": _vit("vit", 1),
     "deit": _vit("deit", 2, "DeiTForImageClassification"),
-    "dinov2": _vision("dinov2", 1, "dinov2.encoder.layer", ("mlp.fc1", "mlp.fc2"), "mlp_ratio"),
+    "dinov2": _vision(
+        "dinov2", 1, "dinov2.encoder.layer", ("mlp.fc1", "mlp.fc2"), "mlp_ratio",
+        any_size=True, untold=("use_swiglu_ffn",),
+    ),
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def check_weights(path: Path) -> None:
 
 def check_reader(folder: Path, images: bool) -> None:
     """InputError unless the folder says how rows are read: image settings, or a tokenizer whose files are whole."""
-    from assay.core.model.images import read_settings
+    from assay.core.model.image_settings import read_settings
 
     (read_settings if images else check_tokenizer)(folder)
 

@@ -7,119 +7,29 @@ examining and a device that has neither torch nor transformers.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay.core.errors import InputError
-from assay.core.model.corrupt import check_content, first_line, unreadable
+from assay.core.model.image_files import open_image
+from assay.core.model.image_settings import SETTINGS, ImageSettings
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
 
-SETTINGS = "preprocessor_config.json"
-KINDS = ("ViT", "DeiT", "Bit")  # how the names of the processors begin whose settings are understood here
 PIXELS = "pixel_values"
-CHANNELS = 3
-
-
-@dataclass(frozen=True)
-class ImageSettings:
-    """What becomes of the images of the model in `folder`.
-
-    size:      (height, width) they are resized to, or the length of the shorter edge; None where they are not
-    crop:      (height, width) of the middle that stays, or None
-    resample:  Pillow's number of the filter
-    scale:     multiplies bytes
-    mean, std: one value a channel, None where pixels are not normalised"""
-
-    folder: Path
-    size: tuple[int, int] | int | None
-    crop: tuple[int, int] | None
-    resample: int
-    scale: float
-    mean: tuple[float, ...] | None
-    std: tuple[float, ...] | None
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """[channels, height, width] of every image that a model gets."""
-        edges = self.crop or self.size
-        assert isinstance(edges, tuple)
-        return (CHANNELS, *edges)
-
-
-def read_settings(folder: Path) -> ImageSettings:
-    """The image settings of a model folder; InputError where they are missing, of an unknown kind, or do not bring all
-    images to one shape."""
-    path = folder / SETTINGS
-    check_content(path)
-    try:
-        given = json.loads(path.read_text(encoding="utf-8"))
-        kind = str(given.get("image_processor_type") or given.get("feature_extractor_type") or "")
-        if not kind.startswith(KINDS):
-            raise ValueError(f"image_processor_type {kind!r} is not of the kinds {', '.join(KINDS)}")
-        return _settings(folder, given)
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: image settings that cannot be used: {first_line(error)}") from None
-
-
-def _settings(folder: Path, given: Mapping[str, Any]) -> ImageSettings:
-    size = _edges(given["size"]) if given.get("do_resize", True) else None
-    crop = _edges(given["crop_size"]) if given.get("do_center_crop", False) else None
-    if not isinstance(crop or size, tuple):
-        raise ValueError("images of any height and width stay; state size as height and width, or a crop_size")
-    normalised = given.get("do_normalize", True)
-    return ImageSettings(
-        folder,
-        size,
-        crop if isinstance(crop, tuple) else None,
-        int(given["resample"]) if size else 0,
-        float(given.get("rescale_factor", 1 / 255)) if given.get("do_rescale", True) else 1.0,
-        _a_channel(given["image_mean"]) if normalised else None,
-        _a_channel(given["image_std"]) if normalised else None,
-    )
-
-
-def _edges(given: Any) -> tuple[int, int] | int:
-    """(height, width) or the shorter edge; a bare number is both height and width."""
-    if isinstance(given, int):
-        return (given, given)
-    if "shortest_edge" in given:
-        return int(given["shortest_edge"])
-    return (int(given["height"]), int(given["width"]))
-
-
-def _a_channel(given: Sequence[float]) -> tuple[float, ...]:
-    if len(given) != CHANNELS:
-        raise ValueError(f"image_mean and image_std need {CHANNELS} values, one a channel; got {len(given)}")
-    return tuple(map(float, given))
-
-
-def open_image(path: str | Path) -> Image:
-    """The image in RGB, the right way up. InputError where it cannot be read, or Pillow is not installed."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise InputError(f"{path}: images need Pillow: pip install 'assay[images]'") from None
-    check_content(Path(path))
-    try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise unreadable(Path(path), f"no whole image ({first_line(error)})") from None
+LONG = 32  # how many times its shorter edge the longer one of an image counts
 
 
 def pixels(image: Image, settings: ImageSettings) -> np.ndarray:
     """float32 [channels, height, width] of one image in RGB."""
     if settings.size is not None:
+        image = _without_far_ends(image, settings)
         height, width = _target(image, settings.size)
         image = image.resize((width, height), settings.resample)
     array = np.asarray(image, np.uint8)
@@ -129,6 +39,17 @@ def pixels(image: Image, settings: ImageSettings) -> np.ndarray:
     if settings.mean is not None and settings.std is not None:
         values = (values - np.array(settings.mean, np.float32)) / np.array(settings.std, np.float32)
     return np.ascontiguousarray(values.transpose(2, 0, 1))
+
+
+def _without_far_ends(image: Image, settings: ImageSettings) -> Image:
+    """Of a very long image the middle, which is all that the crop leaves: the whole, resized by its shorter edge, need
+    not fit the memory."""
+    if settings.crop is None or not isinstance(settings.size, int):
+        return image
+    keep = min(image.size) * max(LONG, math.ceil(max(settings.crop) / settings.size))
+    width, height = (min(edge, keep) for edge in image.size)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def _target(image: Image, size: tuple[int, int] | int) -> tuple[int, int]:

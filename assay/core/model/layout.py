@@ -103,6 +103,8 @@ def unedited_layout(
 
 def _sizes(config: Mapping[str, Any], family: Family) -> dict[str, int]:
     """The sizes a layout is made of, by name; InputError where one is missing or is no size."""
+    if untold := [name for name in family.untold if config.get(name)]:
+        raise InputError(f"config.json: {', '.join(untold)}: no anatomy here tells where such layers keep their maps")
     stacks = [(stack.depth_key, stack.heads_key, stack.neurons_key) for stack in family.stacks]
     names = dict.fromkeys([family.width_key, *(name for keys in stacks for name in keys)])
     optional = [family.head_dim_key, family.kv_heads_key, "vocab_size"]
@@ -110,8 +112,8 @@ def _sizes(config: Mapping[str, Any], family: Family) -> dict[str, int]:
     found |= {name: config[name] for name in optional if name and config.get(name) is not None}
     if "n_inner" in found and found["n_inner"] is None:  # GPT-2's way to say four times the width
         found["n_inner"] = 4 * config.get(family.width_key, 0)
-    if isinstance(ratio := found.get("mlp_ratio"), int):  # DINOv2's way
-        found["mlp_ratio"] = config.get(family.width_key, 0) * ratio
+    if isinstance(ratio := found.get("mlp_ratio"), int | float):  # DINOv2's way
+        found["mlp_ratio"] = int(config.get(family.width_key, 0) * ratio)
     if missing := [name for name in names if name not in found]:
         raise InputError(f"config.json: no {', '.join(missing)}; a {config.get('model_type')} model needs it")
     if wrong := [f"{name} {size!r}" for name, size in found.items() if not _is_size(size)]:

@@ -39,7 +39,8 @@ from assay.core.model.generations import (
     written_by_other,
 )
 from assay.core.model.head import REGRESSION_NAMES, fit_head, head_names, set_names
-from assay.core.model.images import ImageEncoder, read_settings
+from assay.core.model.image_settings import patch_edge, read_settings
+from assay.core.model.images import ImageEncoder
 from assay.core.model.inputs import longest_input
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def load_reader(artifact: Artifact) -> Any:
     family = family_of(artifact.family)
     if not family.reads_images:
         return load_tokenizer(artifact)
-    return ImageEncoder(read_settings(artifact.path), family.class_tokens, artifact.config["patch_size"])
+    patch = patch_edge(artifact.config, artifact.path / "config.json")
+    return ImageEncoder(read_settings(artifact.path), family.class_tokens, patch)
 
 
 def load_tokenizer(artifact: Artifact) -> PreTrainedTokenizerBase:

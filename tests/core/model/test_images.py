@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,27 @@ import torch
 pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
 
 from by_family import OF_IMAGES, families
-from PIL import Image
+from PIL import Image, ImageOps
 from tiny_images import paths_of, write_images
 from tiny_models import IMAGE_SETTINGS
 from transformers import AutoImageProcessor
 
 from assay.core.artifact import GRAPH, Artifact, open_source
 from assay.core.errors import InputError
+from assay.core.model.anatomy import FAMILIES
+from assay.core.model.edits import layout_of
 from assay.core.model.export import export
 from assay.core.model.graph import as_onnx
-from assay.core.model.images import PIXELS, SETTINGS, ImageEncoder, open_image, pixels, read_settings
+from assay.core.model.image_files import open_image
+from assay.core.model.image_settings import SETTINGS, check_fits, read_settings
+from assay.core.model.images import PIXELS, ImageEncoder, pixels
 from assay.core.model.inputs import state_names
 from assay.core.model.load import load_module, load_reader, save_module
 from assay.core.model.predict import WhiteBox, open_predictor
 
 MakeArtifact = Callable[..., Artifact]
-SIZES = [(40, 50), (50, 40), (32, 32), (20, 90), (7, 5)]  # height, width; the last two are smaller than what is cut out
+# height, width; the last is very long, two are smaller than what is cut out
+SIZES = [(40, 50), (50, 40), (32, 32), (20, 90), (7, 5), (2, 300)]
 WHOLE = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_resize": True}
 WHOLE |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.25, 0.2]}
 
@@ -78,6 +84,68 @@ def test_gray_turned_and_transparent_images_are_read_in_colour_and_upright(tmp_p
     assert open_image(tmp_path / "clear.png").getpixel((0, 0)) == (9, 8, 7)
 
 
+@pytest.mark.parametrize(("mode", "ending"), [("I;16", "png"), ("I;16", "tif"), ("I;16B", "tif"), ("I", "pgm")])
+def test_grays_of_16_bits_keep_their_shades(mode: str, ending: str, tmp_path: Path) -> None:
+    shades = np.linspace(0, 65535, 12).astype(np.uint16).reshape(3, 4)
+    stored = {"I;16": "<u2", "I;16B": ">u2", "I": "<i4"}[mode]
+    Image.frombytes(mode, (4, 3), shades.astype(stored).tobytes()).save(tmp_path / f"gray.{ending}")
+    assert (np.asarray(open_image(tmp_path / f"gray.{ending}")) == (shades >> 8)[:, :, None]).all()
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_grays_of_no_known_range_are_refused(mode: str, tmp_path: Path) -> None:
+    Image.new(mode, (4, 3), 1).save(tmp_path / "gray.tif")
+    with pytest.raises(InputError, match=f"gray.tif: .*grays of mode {mode} have no known white"):
+        open_image(tmp_path / "gray.tif")
+
+
+def test_only_the_formats_of_images_are_opened_whatever_the_ending(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 3)).save(tmp_path / "other.eps")  # Pillow hands such a file to another program
+    (tmp_path / "other.eps").rename(tmp_path / "other.png")
+    with pytest.raises(InputError, match=r"other\.png: .*cannot identify"):
+        open_image(tmp_path / "other.png")
+    Image.new("RGB", (4, 3), "red").save(tmp_path / "png.jpg", format="PNG")
+    assert open_image(tmp_path / "png.jpg").getpixel((0, 0)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif", "webp"])
+def test_images_are_turned_as_pillow_turns_them(ending: str, tmp_path: Path) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 24, 3)).astype(np.uint8))
+    for orientation in range(1, 9):
+        about = Image.Exif()
+        about[0x0112] = orientation
+        noise.save(tmp_path / f"turned.{ending}", exif=about)
+        expected = ImageOps.exif_transpose(Image.open(tmp_path / f"turned.{ending}"))
+        assert open_image(tmp_path / f"turned.{ending}").size == ((24, 16) if orientation < 5 else (16, 24))
+        assert (np.asarray(open_image(tmp_path / f"turned.{ending}")) == np.asarray(expected)).all()
+
+
+def test_other_notes_of_a_camera_may_be_damaged(tmp_path: Path) -> None:
+    about = Image.Exif()
+    about[0x0112], about[0x0213] = 6, 1
+    path = tmp_path / "turned.jpg"
+    Image.new("RGB", (4, 3)).save(path, exif=about)
+    number, text = (b"\x02\x13" + kind.to_bytes(2, "big") for kind in (3, 2))
+    path.write_bytes(path.read_bytes().replace(number, text))
+    with pytest.raises(struct.error):
+        ImageOps.exif_transpose(Image.open(path))
+    assert open_image(path).size == (3, 4)
+
+
+def test_settings_are_read_as_either_generation_writes_them(tmp_path: Path) -> None:
+    def shape(**given: Any) -> tuple[int, ...]:
+        return read_settings(settings_in(tmp_path, **{**WHOLE, **IMAGE_SETTINGS["vit"], **given})).shape
+
+    for kind in ("ViTImageProcessorFast", "ViTImageProcessorPil", "ViTFeatureExtractor"):
+        assert shape(image_processor_type=kind, do_center_crop=None, crop_size=None) == (3, 32, 32)
+    assert shape(size=[16, 24]) == (3, 16, 24)
+    assert shape(size=24) == (3, 24, 24)
+    bit = settings_in(tmp_path, **{**WHOLE, **IMAGE_SETTINGS["dinov2"], "size": 36})
+    assert read_settings(bit).size == 36  # to Bit, a bare number is the shorter edge
+    square = Image.new("RGB", (72, 36))
+    assert pixels(square, read_settings(bit)).shape == (3, 32, 32)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -85,8 +153,13 @@ def test_gray_turned_and_transparent_images_are_read_in_colour_and_upright(tmp_p
             {"image_processor_type": "CLIPImageProcessor"},
             "type 'CLIPImageProcessor' is not of the kinds",
         ),
+        ({"image_processor_type": "ViTHybridImageProcessor"}, "type 'ViTHybridImageProcessor' is not of the kinds"),
+        ({"resample": 9}, "resample 9; it is the number of one of Pillow's filters, 0 to 5"),
+        ({"resample": None}, "no resample is stated"),
+        ({"size": {"height": 0, "width": 32}}, "size .*'height': 0.*whole numbers of at least 1"),
+        ({"image_std": [0.5, 0, 0.5]}, r"image_std \[0\.5, 0\.0, 0\.5\]; finite numbers"),
         ({"size": {"shortest_edge": 32}}, "images of any height and width stay"),
-        ({"image_mean": [0.5]}, "image_mean and image_std need 3 values, one a channel; got 1"),
+        ({"image_mean": [0.5]}, "image_mean and image_std need 3 values, one a channel; image_mean has 1"),
         ({"size": None}, "image settings that cannot be used"),
         ({"resample": "best"}, "image settings that cannot be used"),
     ],
@@ -170,3 +243,45 @@ def test_a_saved_model_keeps_its_settings_and_a_graph_needs_no_transformers(
     assert isinstance(load_reader(open_source(tmp_path / "saved", "image-classification")), ImageEncoder)
     assert (tmp_path / "saved" / SETTINGS).read_bytes() == (source.path / SETTINGS).read_bytes()
     assert not (tmp_path / "saved" / GRAPH).exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "settings", "told"),
+    [
+        ("vit", {}, {"size": 30}, r"makes images of 30 x 30 pixels \(high, wide\); the model takes 32 x 32 alone"),
+        ("deit", {}, {"crop_size": {"height": 32, "width": 24}}, "makes images of 32 x 24 pixels"),
+        ("vit", {"patch_size": None}, {}, "patch_size None; the edge of square patches"),
+        ("vit", {"patch_size": [8, 4]}, {}, r"patch_size \[8, 4\]; the edge of square patches"),
+        ("vit", {"image_size": None}, {}, "image_size None; height and width are needed"),
+        ("dinov2", {"image_size": [32, 16]}, {}, r"image_size \[32, 16\]; positions are fitted"),
+        ("dinov2", {}, {"crop_size": 4}, "patches of 8 x 8 pixels do not fit images of 4 x 4"),
+        ("dinov2", {"num_channels": 1}, {}, "num_channels 1; images are read in 3 channels"),
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_refused(
+    family: str, config: dict[str, Any], settings: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    folder = settings_in(tmp_path, **{**WHOLE, **IMAGE_SETTINGS[family], **settings})
+    plain = {"patch_size": 8, "image_size": 32, "num_channels": 3}
+    with pytest.raises(InputError, match=told):
+        check_fits(read_settings(folder), plain | config, FAMILIES[family].any_size)
+
+
+def test_settings_that_fit_the_model_are_taken(tmp_path: Path) -> None:
+    def check(family: str, image_size: Any, **settings: Any) -> None:
+        folder = settings_in(tmp_path, **{**WHOLE, **IMAGE_SETTINGS[family], **settings})
+        check_fits(read_settings(folder), {"patch_size": 8, "image_size": image_size}, FAMILIES[family].any_size)
+
+    check("vit", 32)
+    check("vit", [32, 16], size=[32, 16])
+    check("dinov2", 32, crop_size=30)  # what is over at the edge of the patches goes unread
+    check("dinov2", 518)
+
+
+def test_layers_of_another_kind_and_broken_ratios(tiny_artifact: MakeArtifact) -> None:
+    config = tiny_artifact("dinov2").config
+    with pytest.raises(InputError, match="use_swiglu_ffn: no anatomy here"):
+        layout_of(config | {"use_swiglu_ffn": True})
+    assert len(layout_of(config | {"mlp_ratio": 1.6}).layers[0].neurons) == 51
+    with pytest.raises(InputError, match="mlp_ratio 0"):
+        layout_of(config | {"mlp_ratio": 0.0})
