@@ -37,6 +37,7 @@ Right = dict[tuple[str, int], np.ndarray]  # by kind and strength, bool [images]
 class CorruptionsProbe(Probe):
     """`samples` rows of the test split are changed in each of `kinds` at each of `strengths`, 1 (least) to 5."""
 
+    version: ClassVar[int] = 2
     images: ClassVar[bool] = True
 
     samples: PositiveInt = 100
@@ -73,8 +74,8 @@ class CorruptionsProbe(Probe):
     def _right(self, model: Predictor, rows: Split, seed: int) -> Right:
         """Which images are told right, by kind and strength; as they are under ("", 0)."""
         found = {("", 0): model.logits(rows.texts).argmax(1) == rows.labels}
-        with tempfile.TemporaryDirectory(prefix="assay-images-") as folder:
-            for kind, strength in self._changes():
+        for kind, strength in self._changes():
+            with tempfile.TemporaryDirectory(prefix="assay-images-") as folder:
                 paths = [_write(path, kind, strength, Path(folder), seed, row) for path, row in _numbered(rows)]
                 found[kind, strength] = model.logits(paths).argmax(1) == rows.labels
         return found
@@ -89,7 +90,8 @@ def _numbered(rows: Split) -> Iterator[tuple[str, int]]:
 
 
 def _write(path: str, kind: Kind, strength: int, folder: Path, seed: int, row: int) -> str:
-    """The changed image as a file, over the one of the change before; noise depends on seed and row alone."""
+    """The changed image as a file of its own name, since answers are remembered by path; noise depends on seed and row
+    alone."""
     from assay.core.model.image_files import open_image
 
     out = folder / f"{row}.png"

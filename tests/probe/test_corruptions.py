@@ -52,13 +52,16 @@ def test_what_has_known_values() -> None:
 
 
 class Bright:
-    """Calls an image light where its mean is above `least`."""
+    """Calls an image light where its mean is above `least`. Remembers answers by path, as predictors of a run do."""
 
     def __init__(self, key: str, least: float) -> None:
+        self.seen: dict[str, float] = {}
         self.least, self.artifact = least, SimpleNamespace(key=key, path=Path(key))
 
     def logits(self, paths: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
-        means = np.array([np.asarray(Image.open(path), np.float64).mean() for path in paths])
+        for path in paths:
+            self.seen.setdefault(path, np.asarray(Image.open(path), np.float64).mean())
+        means = np.array([self.seen[path] for path in paths])
         return np.stack([self.least - means, means - self.least], axis=1)
 
 
