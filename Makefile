@@ -46,7 +46,7 @@ $(VENV)/.torch: constraints.txt
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) --editable '.[demo,optimum]'
+	$(PIP) --editable '.[demo,images,optimum]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml

@@ -46,7 +46,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME of the config.")] = None,
     set_: Set = [],  # noqa: B006
     only: Annotated[str | None, typer.Option(metavar="VARIANT", help="Only this variant and what it needs.")] = None,
-    tiny: Annotated[bool, typer.Option("--tiny", help="A two-layer random model and 64 rows: seconds.")] = False,
+    tiny: Annotated[bool, typer.Option("--tiny", help="A two-layer random model and 64 rows: a minute.")] = False,
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How much training time an interruption may cost.")
     ] = 60.0,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assay.core.artifact import ONE_CLASS, is_image
+from assay.core.data.images import content_of
 from probe.sample import draw_rows
-from probe.tasks import Examples, Task, bigram_shift_task, length_task
+from probe.tasks import Examples, Task, bigram_shift_task, first_word, length_task
 
 if TYPE_CHECKING:
     from assay.core.data.prepare import Split
@@ -23,10 +24,11 @@ def job_tasks(names: Sequence[TaskName], ctx: ProbeContext, samples: int, test_s
 
     Images have no words: of them there is the task `label` alone, whatever is named."""
     train, test = _drawn(ctx.data.train, samples, ctx.seed), _drawn(ctx.data.test, test_samples, ctx.seed)
+    kind = content_of(ctx.data.task) if is_image(ctx.data.task) else first_word  # no two images are of one kind
     make = {
         "length": lambda: length_task(train.texts, test.texts),
         "bigram_shift": lambda: bigram_shift_task(train.texts, test.texts, ctx.seed, ctx.data.max_length // 2),
-        "label": lambda: Task("label", _labelled(train, ctx.data.task), _labelled(test, ctx.data.task)),
+        "label": lambda: Task("label", _labelled(train, ctx.data.task), _labelled(test, ctx.data.task), kind),
     }
     told: Sequence[TaskName] = ("label",) if is_image(ctx.data.task) else names
     return [make[name]() for name in dict.fromkeys(told)]

@@ -64,7 +64,7 @@ def _examine(task: Task, states: LayerStates, seed: int) -> ReadOff:
 def _all_layers(task: Task, states: LayerStates, seed: int) -> list[tuple[dict[str, Any], np.ndarray]]:
     from assay.core.model.at_once import at_once, one_torch_thread_each
 
-    controls = [control_labels(part.texts, task.train.labels, seed) for part in (task.train, task.test)]
+    controls = [control_labels(part.texts, task.train.labels, seed, task.kind) for part in (task.train, task.test)]
     fit = partial(_one_layer, labels=[(task.train.labels, task.test.labels), (controls[0], controls[1])])
     with one_torch_thread_each() as workers:
         return list(at_once(fit, zip(states.of(task.train), states.of(task.test), strict=True), workers))

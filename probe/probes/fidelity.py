@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from assay.core.artifact import is_language
+from assay.core.artifact import is_image, is_language
 from assay.core.errors import NotGiven
 from assay.core.evaluate import compare
 from assay.core.metric import Metric
@@ -65,6 +65,8 @@ class FidelityProbe(Probe):
             "batch 32, by length": model.logits(texts, batch_size=32),
             f"batch 8, padded to {data.max_length}": model.logits(texts, batch_size=8, pad_to=data.max_length),
         }
+        if is_image(data.task):  # which have no length
+            others = {name.partition(",")[0]: other for name, other in others.items()}
         changed = {name: ~same_labels(other, logits[rows], data.task) for name, other in others.items()}
         found = [{"name": name, "flips": int(flips.sum()), "n": len(rows)} for name, flips in changed.items()]
         return found, np.any(list(changed.values()), axis=0)

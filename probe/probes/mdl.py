@@ -71,7 +71,7 @@ def _all_layers(task: Task, states: LayerStates, seed: int) -> list[dict[str, An
     from assay.core.model.at_once import at_once, one_torch_thread_each
     from probe.online_code import online_bits
 
-    control = control_labels(task.train.texts, task.train.labels, seed)
+    control = control_labels(task.train.texts, task.train.labels, seed, task.kind)
     classes = np.unique(task.train.labels)
     order = np.random.default_rng(seed).permutation(len(control))
     labels = [np.searchsorted(classes, part)[order] for part in (task.train.labels, control)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
 
 from fake_models import context
 from PIL import Image

@@ -61,6 +61,15 @@ def test_controls_depend_on_the_first_word_alone_and_follow_the_label_frequencie
     assert (control_labels(texts, np.array([0, 1]), seed=4) != control_labels(texts, np.array([0, 1]), seed=3)).any()
 
 
+def test_rows_of_one_kind_share_a_control_label_and_a_kind_can_be_anything() -> None:
+    paths = [f"/images/{number}.png" for number in range(200)]
+    like = np.array([0, 1])
+    assert len(np.unique(control_labels(paths, like, seed=3))) == 1  # one first word, so one label
+    own = control_labels(paths, like, seed=3, kind=str)
+    assert 70 < own.sum() < 130
+    assert len(np.unique(control_labels(paths, like, seed=3, kind=lambda path: path[-5]))) == 2
+
+
 def test_a_class_of_one_row_is_trainable_and_too_few_rows_are_not() -> None:
     texts = [f"text {i}" for i in range(41)]
     rare = Task("label", Examples(texts, np.array([0] * 40 + [1])), Examples(texts, np.array([0] * 40 + [2])))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
 
 from by_family import OF_IMAGES, families
 from small_jobs import read, run
@@ -58,6 +58,8 @@ def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Pa
     probe = read(results / "small" / "probes" / "linear.json")
     assert [task["task"] for task in probe["details"]["tasks"]] == ["label"]
     assert probe["examined"] == "graph"
+    controls = [each["control"] for each in probe["details"]["tasks"][0]["layers"]]
+    assert max(controls) < 1.0  # no two images are of one kind, so an arbitrary label cannot be told
     looked_at = read(results / "teacher" / "probes" / "attention.json")["details"]["layers"]
     assert [layer["layer"] for layer in looked_at] == [0, 1, 2, 3]
     figures = read(tmp_path / "run" / "measure.json")["variants"]

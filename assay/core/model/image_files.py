@@ -31,7 +31,7 @@ def open_image(path: str | Path) -> Image:
     try:
         from PIL import Image
     except ImportError:
-        raise InputError(f"{path}: images need Pillow: pip install 'assay[images]'") from None
+        raise InputError(f"{path}: images need Pillow: pip install pillow") from None
     check_content(Path(path))
     try:
         with Image.open(path, formats=sorted(set(FORMATS.values()))) as image:

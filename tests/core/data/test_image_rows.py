@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
 
 from tiny_images import paths_of, write_images
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'assay[images]'")
+pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
 
 from by_family import OF_IMAGES, families
 from PIL import Image, ImageOps
