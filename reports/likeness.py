@@ -39,16 +39,18 @@ class Likeness:
 def likeness(run: Run) -> list[Likeness]:
     """What the similarity probe found on each distinct model."""
     teacher = run.teacher.name if run.teacher else ""
-    return [_likeness(found, teacher in found.names) for found in shared(run, "similarity")]
+    called = {"texts": "images", "tokens": "patches"} if run.has_images else {}
+    return [_likeness(found, teacher in found.names, called) for found in shared(run, "similarity")]
 
 
-def _likeness(found: Found, is_teacher: bool) -> Likeness:
+def _likeness(found: Found, is_teacher: bool, called: Mapping[str, str]) -> Likeness:
     details = found.result.details
-    maps = [_map(found.title, each, is_teacher) for each in details.get("comparisons") or () if not each.get("skipped")]
+    compared = [each for each in details.get("comparisons") or () if not each.get("skipped")]
+    maps = [_map(found.title, each, called.get(each["vectors"], each["vectors"]), is_teacher) for each in compared]
     return Likeness(found, tuple(maps), tuple(details.get("shapes") or ()))
 
 
-def _map(model: str, data: Mapping[str, Any], is_teacher: bool) -> Map:
+def _map(model: str, data: Mapping[str, Any], vectors: str, is_teacher: bool) -> Map:
     layers, columns = data["layers"], data["teacher_layers"]
     cells = {
         (layer, column): value
@@ -56,10 +58,8 @@ def _map(model: str, data: Mapping[str, Any], is_teacher: bool) -> Map:
         for column, value in zip(columns, row, strict=True)
         if value is not None
     }
-    title = f"Vectors of {data['vectors']}"
-    chart = heat_map(
-        cells, f"CKA with the teacher, {model}, {data['vectors']}", "CKA", span=(0, 1), unit="teacher layer"
-    )
+    title = f"Vectors of {vectors}"
+    chart = heat_map(cells, f"CKA with the teacher, {model}, {vectors}", "CKA", span=(0, 1), unit="teacher layer")
     rows = tuple((layer, tuple(row)) for layer, row in zip(layers, data["cka"], strict=True))
     return Map(
         f"{title}, {data['n']:,}", chart, tuple(columns), rows, () if is_teacher else _same(data, layers, columns)
