@@ -186,6 +186,7 @@ def test_zeros_make_no_smaller_file_and_are_counted_in_torch_and_onnx(
     assert graphs[0].stat().st_size == graphs[1].stat().st_size
 
 
+@pytest.mark.slow  # a whole job
 def test_the_report_claims_no_gain_from_zeros(pretrained: Artifact, tmp_path: Path) -> None:
     variants = {"sparse": [{"prune_weights": {"fraction": 0.9, "also": ["embeddings"]}}]}
     run(write_job(tmp_path / "job.yaml", pretrained.path, variants=variants), tmp_path / "run")

@@ -31,15 +31,13 @@ CHAIN: list[Any] = [
     {"export_onnx": {"hidden_states": True}},
     {"quantize": {"tolerance": 5.0}},
 ]
-PROBES: list[Any] = [
-    "linear",
+PROBES: list[Any] = ["linear", "attention", "similarity", "fidelity"]
+MORE: list[Any] = [
     "mdl",
-    "attention",
     "attention_norms",
     "heads",
     "attention_flow",
-    "similarity",
-    "fidelity",
+    "corruptions",
     {"erasure": {"pooling": "first"}},
 ]
 
@@ -47,7 +45,9 @@ PROBES: list[Any] = [
 @pytest.mark.parametrize("family", families("vit", of=OF_IMAGES))
 def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
     model = tiny_folder(family, task="image-classification", headless=True)
-    config = write_image_job(tmp_path / "job.yaml", model, variants={"small": CHAIN}, probes=PROBES)
+    config = write_image_job(
+        tmp_path / "job.yaml", model, variants={"small": CHAIN}, probes=PROBES + MORE * (family != "vit")
+    )
     assert run(config, tmp_path / "run").failures == []
     results = tmp_path / "run" / "results"
     accuracy = {
