@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assay.core.artifact import Artifact
+from assay.core.data.images import content_of
 from assay.core.manifest import key_of
 from assay.core.model.predict import Predictor, open_predictor
 
@@ -29,12 +30,14 @@ class Opened:
 
 
 def remembering(predictor: Predictor) -> Predictor:
-    """The same predictor, which answers a list of texts it has seen in the same layout without running again."""
+    """The same predictor, which answers a list of texts it has seen in the same layout without running again.
+
+    Images are known by their content: another one under the same path is another one."""
     seen: dict[str, np.ndarray] = {}
-    run = predictor.logits
+    run, content = predictor.logits, content_of(predictor.artifact.task)
 
     def logits(texts: Sequence[str], batch_size: int | None = None, pad_to: int | None = None) -> np.ndarray:
-        key = key_of(list(texts), batch_size, pad_to)
+        key = key_of([content(text) for text in texts], batch_size, pad_to)
         if key not in seen:
             seen[key] = run(texts, batch_size, pad_to)
         return seen[key].copy()

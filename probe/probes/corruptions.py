@@ -90,8 +90,7 @@ def _numbered(rows: Split) -> Iterator[tuple[str, int]]:
 
 
 def _write(path: str, kind: Kind, strength: int, folder: Path, seed: int, row: int) -> str:
-    """The changed image as a file of its own name, since answers are remembered by path; noise depends on seed and row
-    alone."""
+    """The changed image as a file; noise depends on seed and row alone."""
     from assay.core.model.image_files import open_image
 
     out = folder / f"{row}.png"

@@ -32,6 +32,7 @@ from assay.core.model.images import PIXELS, ImageEncoder, pixels
 from assay.core.model.inputs import state_names
 from assay.core.model.load import load_module, load_reader, save_module
 from assay.core.model.predict import WhiteBox, open_predictor
+from assay.run.opened import remembering
 
 MakeArtifact = Callable[..., Artifact]
 # height, width; the last is very long, two are smaller than what is cut out
@@ -285,3 +286,12 @@ def test_layers_of_another_kind_and_broken_ratios(tiny_artifact: MakeArtifact) -
     assert len(layout_of(config | {"mlp_ratio": 1.6}).layers[0].neurons) == 51
     with pytest.raises(InputError, match="mlp_ratio 0"):
         layout_of(config | {"mlp_ratio": 0.0})
+
+
+def test_a_run_knows_an_image_by_its_content_and_not_by_its_path(tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
+    model = remembering(open_predictor(tiny_artifact("vit"), 128))
+    (path,) = paths_of(write_images(tmp_path / "images", rows=1))
+    before = model.logits([path])
+    assert (model.logits([path]) == before).all()
+    Image.new("RGB", (50, 40), "white").save(path)
+    assert np.abs(model.logits([path]) - before).max() > 1e-3
