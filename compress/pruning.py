@@ -116,7 +116,7 @@ def scoring_batches(
     language model are the tokens to name."""
     import torch
 
-    from assay.core.model.predict import open_encoder
+    from assay.core.model.encoder import open_encoder
     from assay.core.model.questions import Asker
     from assay.core.train import asked_batch
 

@@ -145,8 +145,8 @@ def train_and_save(
     """Train on the job's training rows, call `finish`, save under `out`, and return the facts: the history, the
     precision and the number of zeros held."""
     from assay.core.model.anatomy import family_of
+    from assay.core.model.encoder import open_encoder
     from assay.core.model.load import load_reader, save_module
-    from assay.core.model.predict import open_encoder
     from assay.core.model.questions import Asker
     from assay.core.train import train
     from compress.layer_drop import layers_dropped

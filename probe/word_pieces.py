@@ -22,7 +22,7 @@ from assay.core.errors import NotGiven
 if TYPE_CHECKING:
     import torch
 
-    from assay.core.model.predict import Encoder
+    from assay.core.model.encoder import Encoder
     from probe.shared_states import SharedStates
 
 Pieces = Literal["mean", "first"]

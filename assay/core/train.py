@@ -24,7 +24,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 
 from assay.core.errors import AssayError
 from assay.core.manifest import hash_folder, write_json
-from assay.core.model.predict import Encoder
+from assay.core.model.encoder import Encoder
 from assay.core.model.questions import NOT_ASKED, Asker, Question
 
 SEAL = "sealed.json"

@@ -23,9 +23,9 @@ from assay.run.saved_data import read_split
 
 if TYPE_CHECKING:
     from assay.core.model.ablate import Cut
+    from assay.core.model.encoder import Encoder
     from assay.core.model.images import ImageEncoder
     from assay.core.model.layout import Layout
-    from assay.core.model.predict import Encoder
 
 BATCH = 4  # rows; few enough for one pass to hold them with each head of a layer cut in turn
 Inputs = tuple[list[int], dict[str, np.ndarray]]
@@ -107,8 +107,9 @@ def _answers(
     """Logits [n, labels] of the whole model and [cuts, n, labels] without each part."""
     from assay.core.model.ablate_batches import logits_without_of_each
     from assay.core.model.anatomy import family_of
+    from assay.core.model.encoder import open_encoder
     from assay.core.model.load import load_module
-    from assay.core.model.predict import open_encoder, tensors
+    from assay.core.model.predict import tensors
 
     module, family = load_module(artifact, attn_implementation="sdpa"), family_of(artifact.family)
     whole = np.zeros((len(texts), module.config.num_labels), np.float32)

@@ -20,9 +20,10 @@ from assay.core.model.ablate import Cut
 from assay.core.model.ablate_batches import logits_without_of_each
 from assay.core.model.anatomy import family_of
 from assay.core.model.edits import layout_of
+from assay.core.model.encoder import Encoder
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads
-from assay.core.model.predict import EVAL_BATCH, Encoder, tensors
+from assay.core.model.predict import EVAL_BATCH, tensors
 from assay.run.saved_data import read_split
 from assay.run.sensitivity import BATCH, find_weights, longest_first
 

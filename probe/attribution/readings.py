@@ -17,7 +17,7 @@ import numpy as np
 from probe.word_pieces import pieces_of
 
 if TYPE_CHECKING:
-    from assay.core.model.predict import Encoder
+    from assay.core.model.encoder import Encoder
 
 _WORD = re.compile(r"\S+")
 

@@ -20,7 +20,8 @@ from probe.flow.rollout import flow, rollouts, with_residual
 from probe.heads.maps import HeadList, Maps, maps_of
 
 if TYPE_CHECKING:
-    from assay.core.model.predict import Encoder, WhiteBox
+    from assay.core.model.encoder import Encoder
+    from assay.core.model.predict import WhiteBox
     from probe.flow.token_kinds import PatchKinds, TokenKinds
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from assay.core.model.predict import Encoder
+    from assay.core.model.encoder import Encoder
 
 MOST_TEXTS = 20_000
 CHUNK = 1000  # texts whose tokens are in memory at a time

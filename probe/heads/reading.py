@@ -19,7 +19,8 @@ from probe.treebank import Sentence
 from probe.word_pieces import align
 
 if TYPE_CHECKING:
-    from assay.core.model.predict import Encoder, WhiteBox
+    from assay.core.model.encoder import Encoder
+    from assay.core.model.predict import WhiteBox
     from probe.heads.rarity import TokenCounts
 
 Told = dict[str, Any]

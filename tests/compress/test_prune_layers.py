@@ -17,8 +17,9 @@ from assay.core.artifact import Artifact, open_source
 from assay.core.errors import InputError
 from assay.core.manifest import Manifest
 from assay.core.model.edits import layout_of
+from assay.core.model.encoder import Encoder
 from assay.core.model.load import load_module, load_tokenizer, save_module
-from assay.core.model.predict import Encoder, TorchPredictor, open_predictor
+from assay.core.model.predict import TorchPredictor, open_predictor
 from compress import layer_scores
 from compress.steps.prune_layers import dropped
 

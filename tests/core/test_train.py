@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from assay.core.artifact import WEIGHTS, Artifact, open_source
 from assay.core.errors import AssayError
 from assay.core.manifest import hash_folder, write_json
+from assay.core.model.encoder import Encoder
 from assay.core.model.load import load_module, load_tokenizer
-from assay.core.model.predict import Encoder
 from assay.core.train import SEAL, History, LengthGrouped, Schedule, newest_checkpoint, train
 
 ROWS = planted_rows(24)

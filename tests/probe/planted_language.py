@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from assay.core.artifact import LanguageTask
-from assay.core.model.predict import Encoder
+from assay.core.model.encoder import Encoder
 from assay.core.model.questions import Asker, Question
 from probe.probe import ProbeContext
 

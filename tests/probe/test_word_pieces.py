@@ -9,7 +9,8 @@ from tiny_models import tiny_tokenizer
 
 from assay.core.artifact import Artifact
 from assay.core.errors import NotGiven
-from assay.core.model.predict import Encoder, open_predictor
+from assay.core.model.encoder import Encoder
+from assay.core.model.predict import open_predictor
 from probe.shared_states import StateCache
 from probe.word_pieces import WordStates, align, pieces_of
 

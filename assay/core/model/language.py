@@ -18,16 +18,9 @@ from transformers import PreTrainedModel
 from assay.core.artifact import Artifact, LanguageTask
 from assay.core.model.asked import AskedPlaces, asked_mask
 from assay.core.model.at_once import at_once
+from assay.core.model.encoder import Encoder
 from assay.core.model.graph_states import StatesOfGraph
-from assay.core.model.predict import (
-    EVAL_BATCH,
-    Encoder,
-    OnnxPredictor,
-    StateBatch,
-    TokenPredictor,
-    TorchPredictor,
-    tensors,
-)
+from assay.core.model.predict import EVAL_BATCH, OnnxPredictor, StateBatch, TokenPredictor, TorchPredictor, tensors
 from assay.core.model.questions import Asker, Question
 
 Taken = TypeVar("Taken")

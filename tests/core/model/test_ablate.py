@@ -18,10 +18,10 @@ from assay.core.model.ablate import Cut, layers_replaced, logits_without
 from assay.core.model.anatomy import FAMILIES, Family
 from assay.core.model.blocks import blocks_of
 from assay.core.model.edits import KeepHeads, KeepLayers, KeepNeurons, apply_edits
+from assay.core.model.encoder import Encoder
 from assay.core.model.linear import in_width
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads, mask_neurons
-from assay.core.model.predict import Encoder
 
 MakeArtifact = Callable[..., Artifact]
 EDITS = [KeepHeads({0: [0, 2], 3: [1]}), KeepLayers([0, 1, 3], of=4), KeepNeurons({1: range(10, 40)})]

@@ -15,10 +15,11 @@ from assay.core.model.anatomy import FAMILIES
 from assay.core.model.blocks import blocks_of
 from assay.core.model.edit import Edit
 from assay.core.model.edits import KeepHeads, apply_edits
+from assay.core.model.encoder import Encoder
 from assay.core.model.factor_edits import FactoriseEmbedding
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_neurons
-from assay.core.model.predict import Encoder, tensors
+from assay.core.model.predict import tensors
 from assay.core.model.share_edit import ShareLayers
 
 MakeArtifact = Callable[..., Artifact]

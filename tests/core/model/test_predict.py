@@ -17,18 +17,11 @@ from assay.core.artifact import Artifact, open_source
 from assay.core.errors import AssayError, NotGiven
 from assay.core.model.anatomy import FAMILIES
 from assay.core.model.edits import KeepHeads, KeepLayers, apply_edits
+from assay.core.model.encoder import Encoder
 from assay.core.model.export import export
 from assay.core.model.graph import as_onnx
 from assay.core.model.load import load_module, load_tokenizer, save_module
-from assay.core.model.predict import (
-    Encoder,
-    OnnxPredictor,
-    Predictor,
-    TorchPredictor,
-    WhiteBox,
-    open_predictor,
-    run_graph,
-)
+from assay.core.model.predict import OnnxPredictor, Predictor, TorchPredictor, WhiteBox, open_predictor, run_graph
 
 MakeArtifact = Callable[..., Artifact]
 TEXTS = planted_rows(11).texts  # 5 to 13 words in no order of length

@@ -18,9 +18,9 @@ from assay.core.model.anatomy import FAMILIES
 from assay.core.model.blocks import modules_of
 from assay.core.model.change_states import change_states
 from assay.core.model.edits import Edit, KeepHeads, KeepLayers, KeepNeurons, LowRank, ShareLayers, apply_edits
+from assay.core.model.encoder import Encoder
 from assay.core.model.load import load_module, load_tokenizer
 from assay.core.model.masks import mask_heads
-from assay.core.model.predict import Encoder
 from assay.core.train import Schedule, train
 
 MakeArtifact = Callable[..., Artifact]
