@@ -1,4 +1,4 @@
-"""Where attention heads look, as running sums: memory depends on layers and heads, not on the number of rows.
+"""Where attention heads look, as running sums: memory depends on the number of heads, not on the number of rows.
 
 Only real tokens count, as queries and as keys, so the figures do not depend on how rows were padded.
 """
@@ -9,64 +9,80 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-
-from assay.core.errors import AssayError
+from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from probe.flow.token_kinds import PatchKinds, TokenKinds
+    from probe.heads.maps import HeadList, Maps
+    from probe.heads.places import Line, Plane
 
-    from assay.core.model.predict import StateBatch
-
-SUM_TOLERANCE = 1e-3  # of a row of attention weights; half precision rounds 512 of them to about that
+KINDS = ("separators", "punctuation")
 
 
 @dataclass
 class AttentionSums:
-    """`heads` is the number of heads of each layer. `sums` holds one float64 [heads, 3] a layer: entropy in nats,
-    distance in tokens, weight on separators; each summed over `tokens` query tokens."""
+    """Figures of all heads, each a mean; `totals` and `counts` are its parts by name, float64 [heads].
 
-    heads: Sequence[int]
-    tokens: int = 0
-    sums: list[torch.Tensor] = field(init=False)
+    entropy:     in nats, over all queries
+    distance:    in tokens, or in patches of the plane, over all the attention between tokens that have a place
+    separators, punctuation: attention on these, over all queries
+    steps:       attention on the token itself and on its neighbours, named as `standing` names them, each over the
+                 queries that have one there"""
+
+    heads: HeadList
+    standing: Line | Plane
+    kinds: TokenKinds | PatchKinds
+    rows: int = 0
+    totals: dict[str, Tensor] = field(init=False)
+    counts: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sums = [torch.zeros(count, 3, dtype=torch.float64) for count in self.heads]
+        names = ("entropy", "distance", *self.kinds_shown, *self.standing.steps)
+        self.totals, self.counts = (
+            {name: torch.zeros(len(self.heads.numbers), dtype=torch.float64) for name in names} for _ in range(2)
+        )
 
-    def add(self, batch: StateBatch) -> None:
-        """Count the rows of a batch; AssayError when attention is missing or its rows do not sum to 1."""
-        check_heads(batch, self.heads)
-        self.tokens += int(batch.mask.sum())
-        for total, weights in zip(self.sums, batch.attentions, strict=True):
-            total += sum_statistics(weights, batch.mask, batch.special)
+    @property
+    def kinds_shown(self) -> tuple[str, ...]:
+        """Images have no punctuation."""
+        return tuple(kind for kind in KINDS if kind in self.kinds.names)
 
-    def means(self) -> list[torch.Tensor]:
-        """One [heads, 3] a layer, means over all query tokens."""
-        return [total / self.tokens for total in self.sums]
+    def add(self, maps: Maps) -> None:
+        """Count the maps of some rows."""
+        rows, _, n, _ = maps.weights.shape
+        self.rows += rows
+        self._count("entropy", torch.special.entr(maps.weights).sum((0, 2, 3), dtype=torch.float64), rows * n)
+        self._add_kinds(maps)
+        self._add_places(maps.weights.sum(0, dtype=torch.float64), rows)
 
+    def _add_kinds(self, maps: Maps) -> None:
+        received = maps.weights.sum(2, dtype=torch.float64)  # [rows, heads, keys]
+        for shifted in self.heads.shifted.unique().tolist():
+            mine = (self.heads.shifted == shifted).nonzero()[:, 0]
+            kinds = torch.from_numpy(self.kinds.of(maps.ids[:, mine[0]], maps.special[:, mine[0]]))  # [rows, keys]
+            for name in self.kinds_shown:
+                on = (kinds == self.kinds.names.index(name))[:, None]
+                self.totals[name][mine] += (received[:, mine] * on).sum((0, 2))
+        for name in self.kinds_shown:
+            self.counts[name] += len(received) * received.shape[2]
 
-def sum_statistics(weights: torch.Tensor, mask: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
-    """Attention [batch, heads, tokens, tokens] with [batch, tokens] masks -> float64 [heads, 3], see AttentionSums."""
-    row, query = mask.nonzero(as_tuple=True)
-    keys = mask[row]  # [queries, tokens]
-    real = weights.transpose(1, 2)[row, query].double()  # [queries, heads, tokens]
-    real = real.masked_fill(~keys[:, None], 0)
-    check_sums(real)
-    distance = (query[:, None] - torch.arange(mask.shape[1])).abs()
-    entropy = torch.special.entr(real).sum(-1)  # [queries, heads]
-    away = (real * distance[:, None]).sum(-1)
-    on_separators = (real * (special & mask)[row][:, None]).sum(-1)
-    return torch.stack([entropy.sum(0), away.sum(0), on_separators.sum(0)], dim=1)
+    def _add_places(self, looks: Tensor, rows: int) -> None:
+        """`looks` [heads, tokens, tokens] are summed over so many rows."""
+        places = self.standing.places(looks.shape[-1])
+        among = looks[:, places.own :, places.own :]
+        self._count("distance", (among * places.distances()).sum((1, 2)), among.sum((1, 2)))
+        for name, step in self.standing.steps.items():
+            queries, keys = places.pairs(step)
+            self._count(name, looks[:, queries, keys].sum(1), rows * len(queries))
 
+    def _count(self, name: str, total: Tensor, count: Tensor | int) -> None:
+        self.totals[name] += total
+        self.counts[name] += count
 
-def check_heads(batch: StateBatch, heads: Sequence[int]) -> None:
-    """AssayError unless a batch has attention of so many heads in each layer."""
-    found = [0 if weights is None else weights.shape[1] for weights in batch.attentions]
-    if found != list(heads):
-        raise AssayError(f"attention of {found} heads a layer, not {list(heads)}: load with eager attention")
+    def told(self) -> list[dict[str, float | None]]:
+        """The figures of each head by name; None where nothing was counted."""
+        return [{name: self._mean(name, head) for name in self.totals} for head in range(len(self.heads.numbers))]
 
-
-def check_sums(real: torch.Tensor) -> None:
-    """AssayError unless weights [..., tokens] over real tokens sum to 1."""
-    worst = (real.sum(-1) - 1).abs().max().item() if real.numel() else 0.0
-    if not worst <= SUM_TOLERANCE:
-        raise AssayError(f"attention over real tokens does not sum to 1 (off by {worst:.3g}): not attention weights")
+    def _mean(self, name: str, head: int) -> float | None:
+        count = float(self.counts[name][head])
+        return float(self.totals[name][head]) / count if count else None

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from assay.core.artifact import ONE_CLASS, is_image
 from assay.core.data.images import content_of
+from assay.core.errors import InputError, SettingError
 from probe.sample import draw_rows
+from probe.silver.parser import pipeline, title
+from probe.silver.tasks import ParsedTask, ParsedTasks
 from probe.tasks import Examples, Task, bigram_shift_task, first_word, length_task
+from probe.word_content import word_content_task
 
 if TYPE_CHECKING:
     from assay.core.data.prepare import Split
     from probe.probe import ProbeContext
 
-TaskName = Literal["length", "bigram_shift", "label"]
+TaskName = Literal["length", "bigram_shift", "label", "word_content"] | ParsedTask
+PARSED: tuple[ParsedTask, ...] = get_args(ParsedTask)
+
+
+def parser_files(names: Sequence[TaskName], setting: str) -> list[Path]:
+    """The file by which the parser is known, where a task needs one. SettingError where none is installed; `setting` is
+    the one that names the tasks."""
+    first = next((name for name in names if name in PARSED), None)
+    try:
+        return [pipeline()] if first else []
+    except InputError as error:
+        raise SettingError(setting, f"{first} {error}") from None
+
+
+def parser_of_tasks(names: Sequence[TaskName]) -> str | None:
+    """Name and version of the parser, None where no task needs one."""
+    return title(pipeline()) if set(names) & set(PARSED) else None
 
 
 def job_tasks(names: Sequence[TaskName], ctx: ProbeContext, samples: int, test_samples: int) -> list[Task]:
@@ -25,9 +47,13 @@ def job_tasks(names: Sequence[TaskName], ctx: ProbeContext, samples: int, test_s
     Images have no words: of them there is the task `label` alone, whatever is named."""
     train, test = _drawn(ctx.data.train, samples, ctx.seed), _drawn(ctx.data.test, test_samples, ctx.seed)
     kind = content_of(ctx.data.task) if is_image(ctx.data.task) else first_word  # no two images are of one kind
-    make = {
+    parsed, reach = ParsedTasks(ctx, samples, test_samples), ctx.data.max_length // 2
+    every = (ctx.data.train.texts, ctx.data.test.texts)
+    make: dict[TaskName, Callable[[], Task]] = {
         "length": lambda: length_task(train.texts, test.texts),
-        "bigram_shift": lambda: bigram_shift_task(train.texts, test.texts, ctx.seed, ctx.data.max_length // 2),
+        "bigram_shift": lambda: bigram_shift_task(train.texts, test.texts, ctx.seed, reach),
+        "word_content": lambda: word_content_task(*every, samples, test_samples, ctx.seed, reach),
+        **{name: partial(parsed.make, name) for name in PARSED},
         "label": lambda: Task("label", _labelled(train, ctx.data.task), _labelled(test, ctx.data.task), kind),
     }
     told: Sequence[TaskName] = ("label",) if is_image(ctx.data.task) else names

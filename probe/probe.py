@@ -71,6 +71,10 @@ class Probe(BaseModel, ABC):
         """Files that the probe reads beside the job's data; their content counts in the key of its findings."""
         return []
 
+    def silver(self) -> str | None:
+        """The parser whose trees or tags this probe takes for true, by name and version; None where there is none."""
+        return None
+
     def check(self) -> None:
         """Refuse, before any training, what settings and files alone show to be wrong. Raises InputError."""
         self.inputs()

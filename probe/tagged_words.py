@@ -37,10 +37,15 @@ def read_tagged(path: Path, tags: Tags) -> list[TaggedSentence]:
     if tags == "last_column":
         sentences = read_columns(path)
     else:
-        sentences = [TaggedSentence(each.words, _column(each, tags)) for each in read_treebank(path).sentences]
+        sentences = [tagged(each, tags) for each in read_treebank(path).sentences]
     if all(tag == UNKNOWN for sentence in sentences for tag in sentence.tags):
         raise InputError(f"{path}: no word has a tag in {tags}")
     return sentences
+
+
+def tagged(sentence: Sentence, tags: Column) -> TaggedSentence:
+    """A treebank's sentence with one of its columns as tags."""
+    return TaggedSentence(sentence.words, getattr(sentence, tags))
 
 
 def read_columns(path: Path) -> list[TaggedSentence]:
@@ -79,7 +84,3 @@ def _check(path: Path, number: int, cells: list[str], width: int) -> None:
         raise malformed(path, number, f"{len(cells)} columns, the lines before have {width}")
     if not cells[0] or not cells[-1]:
         raise malformed(path, number, "the word or its tag is empty")
-
-
-def _column(sentence: Sentence, name: Column) -> tuple[str, ...]:
-    return getattr(sentence, name)

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from probe.numbered_lines import setting_file
-from probe.probe import Needs, Probe
-from probe.tagged_words import drawn
-from probe.treebank import Sentence, read_treebank
+from probe.probe import Needs, Probe, ProbeContext
+from probe.silver.trees import check_source, parser_of, sentences_of, source_file
+from probe.treebank import Sentence
 
 
 class TreebankProbe(Probe):
-    """`samples` sentences of the CoNLL-U file `train` fit the probe, `test_samples` of the file `test` score it.
+    """`samples` sentences of the CoNLL-U file `train` fit the probe, `test_samples` of the file `test` score it; in
+    place of a file `silver` has the job's own rows of that split parsed.
 
     `trees`: whether the heads of each sentence must form a tree; `fewest_words` (punctuation left out): whether shorter
     sentences are passed over."""
@@ -29,21 +29,28 @@ class TreebankProbe(Probe):
     test_samples: PositiveInt = 500
 
     def inputs(self) -> list[Path]:
-        name = type(self).__module__.rpartition(".")[2]
-        return [setting_file(self.train, f"{name}.train"), setting_file(self.test, f"{name}.test")]
+        return [source_file(address, setting) for address, setting in self._sources]
+
+    def silver(self) -> str | None:
+        return parser_of(self.train, self.test)
 
     def check(self) -> None:
-        self.sentences(seed=0)
+        for source in self._sources:
+            check_source(*source, self.trees)
 
-    def sentences(self, seed: int) -> tuple[list[Sentence], list[Sentence]]:
+    def sentences(self, ctx: ProbeContext) -> tuple[list[Sentence], list[Sentence]]:
         """Those drawn for training and for testing. InputError where a file is not what it should be."""
-        train, test = (self._long_enough(path) for path in self.inputs())
-        return _take(train, self.samples, seed), _take(test, self.test_samples, seed)
+        (train, train_setting), (test, test_setting) = self._sources
+        return (
+            sentences_of(train, train_setting, ctx, "train", self.samples, self._long_enough, self.trees),
+            sentences_of(test, test_setting, ctx, "test", self.test_samples, self._long_enough, self.trees),
+        )
 
-    def _long_enough(self, path: Path) -> list[Sentence]:
-        sentences = read_treebank(path, self.trees).sentences
-        return [each for each in sentences if len(each.spoken) >= self.fewest_words]
+    @property
+    def _sources(self) -> list[tuple[str, str]]:
+        """Each with the setting that names it."""
+        name = type(self).__module__.rpartition(".")[2]
+        return [(self.train, f"{name}.train"), (self.test, f"{name}.test")]
 
-
-def _take(sentences: list[Sentence], count: int, seed: int) -> list[Sentence]:
-    return [sentences[at] for at in drawn(len(sentences), count, seed)]
+    def _long_enough(self, sentence: Sentence) -> bool:
+        return len(sentence.spoken) >= self.fewest_words

@@ -38,12 +38,14 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What one probe found on one variant; `skipped` and `failed` are reasons in words."""
+    """What one probe found on one variant; `skipped` and `failed` are reasons in words. `silver`: the parser whose
+    trees or tags stood for true ones."""
 
     probe: str
     variant: str
     settings: Json = field(default_factory=dict)
     examined: str = "graph"
+    silver: str | None = None
     metrics: tuple[Metric, ...] = ()
     details: Json = field(default_factory=dict)
     skipped: str | None = None

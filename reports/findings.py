@@ -21,6 +21,26 @@ from reports.rows import OTHER_TOKENS
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
 BY_LAYER = ("linear", "tokens", "senteval")  # probes whose tasks are classifiers a layer
 OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity", "attribution", "heads")
+# Figures of a head's attention and their columns, of texts and of images.
+OF_TEXTS = {
+    "entropy": "Entropy, nats",
+    "distance": "Distance, tokens",
+    "separators": "On separators",
+    "punctuation": "On punctuation",
+    "same": "On itself",
+    "previous": "On the one before",
+    "next": "On the one after",
+}
+OF_IMAGES = {
+    "entropy": "Entropy, nats",
+    "distance": "Distance, patches",
+    "separators": "On the model’s own tokens",
+    "same": "On itself",
+    "left": "To the left",
+    "right": "To the right",
+    "above": "Above",
+    "below": "Below",
+}
 
 
 @dataclass(frozen=True)
@@ -49,10 +69,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention of one model: the entropy map, layer means, and the table of heads. `shown` layers of `of`."""
+    """Attention of one model: the entropy map, layer means, and the table of heads. `shown` layers of `of`; `columns`
+    are the figures there are, with their titles."""
 
     found: Found
     chart: Markup
+    columns: Mapping[str, str]
     layers: tuple[Mapping[str, Any], ...]
     heads: tuple[Mapping[str, Any], ...]
     shown: tuple[int, ...]
@@ -99,7 +121,8 @@ def attention(run: Run) -> list[Heads]:
     found = [each for each in shared(run, "attention") if _has_heads(each.result)]
     every = [head["entropy"] for each in found for layer in each.result.details["layers"] for head in layer["heads"]]
     span = (min(every, default=0.0), max(every, default=0.0))
-    return [_heads(each, min(MOST_CELLS, MOST_CELLS_IN_ALL // len(found)), span) for each in found]
+    columns, most = OF_IMAGES if run.has_images else OF_TEXTS, min(MOST_CELLS, MOST_CELLS_IN_ALL // max(1, len(found)))
+    return [_heads(each, columns, most, span) for each in found]
 
 
 def changed_words(before: str, after: str) -> list[tuple[str, bool]]:
@@ -207,15 +230,18 @@ def _one(rows: Sequence[Mapping[str, Any]], key: str, name: str, look: int) -> S
     return Series(name, [(row["layer"], row[key]) for row in known], bounds, look)
 
 
-def _heads(found: Found, most: int, span: tuple[float, float]) -> Heads:
+def _heads(found: Found, titles: Mapping[str, str], most: int, span: tuple[float, float]) -> Heads:
     layers = found.result.details["layers"]
+    there = {name for layer in layers for head in layer["heads"] for name in head}
+    columns = {name: title for name, title in titles.items() if name in there}
     kept = _spaced(layers, max(2, most // max(1, *(len(layer["heads"]) for layer in layers))))
     values = {(layer["layer"], head["head"]): head["entropy"] for layer in kept for head in layer["heads"]}
     gaps = {(layer["layer"], h) for layer in kept for h in range(_widest(kept))} - values.keys()
     return Heads(
         found=found,
         chart=heat_map(values, f"Attention entropy in nats, {found.title}", "entropy", gaps, span),
-        layers=tuple(_layer_means(layer) for layer in layers),
+        columns=columns,
+        layers=tuple(_layer_means(layer, columns) for layer in layers),
         heads=tuple({"layer": layer["layer"], **head} for layer in kept for head in layer["heads"]),
         shown=tuple(layer["layer"] for layer in kept),
         of=len(layers),
@@ -238,8 +264,7 @@ def _spaced(layers: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str,
     return [layers[round(at * (len(layers) - 1) / (most - 1))] for at in range(most)]
 
 
-def _layer_means(layer: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("entropy", "distance", "separators")
+def _layer_means(layer: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     known = {name: [head[name] for head in layer["heads"] if head.get(name) is not None] for name in names}
     means = {name: fmean(values) if values else None for name, values in known.items()}
     return {"layer": layer["layer"], "heads": len(layer["heads"]), **means}

@@ -45,7 +45,10 @@ def _head_roles(found: Found) -> HeadRoles:
     return HeadRoles(
         found=found,
         plane=_plane(heads, f"Heads by what they look at, {found.title}"),
-        heads=tuple(heads if len(heads) <= MOST_HEADS else _with_role(heads)),
+        heads=tuple(
+            {**head, "offset": told_offset(head["offset"])}
+            for head in (heads if len(heads) <= MOST_HEADS else _with_role(heads))
+        ),
         of=len(heads),
         shapes=tuple(details.get("pattern_classifier") or ()),
         lost=None if lost is None else told_lost(lost),
@@ -63,6 +66,15 @@ def told_lost(lost: Mapping[str, Any]) -> str:
     rest = len(gone) - len(named)
     parts = [*named, *([f"{rest} without a role"] if rest else [])]
     return f"{len(gone)} of {lost['of']} heads are gone: {'; '.join(parts)}."
+
+
+def told_offset(offset: int | Sequence[int]) -> str:
+    """Tokens after the one that looks, below 0 before it; of images the patches (down, right) of it in words."""
+    if isinstance(offset, int):
+        return str(offset)
+    ways = (("up", "down"), ("left", "right"))
+    parts = [f"{abs(step)} {way[step > 0]}" for step, way in zip(offset, ways, strict=True) if step]
+    return ", ".join(parts) or "itself"
 
 
 def _with_role(heads: Sequence[Head]) -> list[Head]:

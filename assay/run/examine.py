@@ -175,6 +175,7 @@ class Examiner:
             "settings": probe.model_dump(mode="json"),
             "variant": subject.variant,
             "examined": called,
+            "silver": probe.silver(),
         }
         write_json(path, about | findings)
         if failed:

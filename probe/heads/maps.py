@@ -6,7 +6,7 @@ other tokens than the encoder's at that place (`shifted`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.model.anatomy import family_of
-from probe.attention_statistics import check_heads, check_sums
 
 if TYPE_CHECKING:
     from assay.core.model.predict import StateBatch, WhiteBox
 
 MOST_WEIGHTS = 2**24  # in one group of maps, 64 MiB
+SUM_TOLERANCE = 1e-3  # of a row of attention weights; half precision rounds 512 of them to about that
 TIE = 1e-6  # weights this close are one; float32 rounds a softmax to about 1e-7
 
 
@@ -93,6 +94,20 @@ def maps_of(batch: StateBatch, heads: HeadList) -> Iterator[Maps]:
         for rows in (lengths == n).nonzero()[:, 0].split(most):
             if n > 1 and heads.numbers:
                 yield _maps(batch, heads, rows, n)
+
+
+def check_heads(batch: StateBatch, heads: Sequence[int]) -> None:
+    """AssayError unless a batch has attention of so many heads in each layer."""
+    found = [0 if weights is None else weights.shape[1] for weights in batch.attentions]
+    if found != list(heads):
+        raise AssayError(f"attention of {found} heads a layer, not {list(heads)}: load with eager attention")
+
+
+def check_sums(real: Tensor) -> None:
+    """AssayError unless weights [..., tokens] over real tokens sum to 1."""
+    worst = (real.sum(-1) - 1).abs().max().item() if real.numel() else 0.0
+    if not worst <= SUM_TOLERANCE:
+        raise AssayError(f"attention over real tokens does not sum to 1 (off by {worst:.3g}): not attention weights")
 
 
 def _maps(batch: StateBatch, heads: HeadList, rows: Tensor, n: int) -> Maps:

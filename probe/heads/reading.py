@@ -11,6 +11,7 @@ from probe.heads.divergence import DivergenceSums
 from probe.heads.made_patterns import CLASSES
 from probe.heads.maps import HeadList, maps_of
 from probe.heads.patterns import PatternSums
+from probe.heads.places import standing_of
 from probe.heads.relations import RelationSums
 from probe.heads.roles import Least, RoleSums
 from probe.heads.trees import TreeSums
@@ -41,7 +42,8 @@ class Reader:
     def read_texts(self, texts: Sequence[str], queries: int, clusters: int) -> Told:
         """`heads` with roles, pattern and place among the others, and what holds for all of them together."""
         heads = HeadList.of(self.model)
-        roles, patterns = RoleSums(len(heads.numbers), self.counts, self.least), PatternSums(heads, self.seed)
+        roles = RoleSums(len(heads.numbers), self.counts, self.least, standing_of(self.encoder))
+        patterns = PatternSums(heads, self.seed)
         likeness = DivergenceSums(len(heads.numbers), queries)
         for batch in self.model.states(texts, attentions=True):
             for maps in maps_of(batch, heads):

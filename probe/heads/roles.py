@@ -2,9 +2,10 @@
 Self-Attention", https://aclanthology.org/P19-1580), separators (Clark et al. 2019), the first token (Xiao et al. 2023).
 
 A head is positional when nine in ten tokens look most at the one at a certain distance, as in the paper; tokens that
-have none there do not count, as long as they are less than half. The paper names heads for rare tokens by eye;
-here most rows must have their rarest token as the head's most attended, and more of them than by chance. Separators are
-left out as queries. A query that looks at several tokens alike looks most at none.
+have none there do not count, as long as they are less than half. Of images these are patches, and distances are steps
+down and to the right (`places.py`). The paper names heads for rare tokens by eye; here most rows must have their rarest
+token as the head's most attended, and more of them than by chance. Separators are left out as queries. A query that
+looks at several tokens alike looks most at none.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from torch import Tensor
 
 from assay.core.stats import wilson_interval
 from probe.heads.maps import Maps, single_peaks
+from probe.heads.places import Line, Plane, Step
 from probe.heads.rarity import TokenCounts, rarest
 
-REACH = 5
-OFFSETS = tuple(range(-REACH, REACH + 1))
 RARE = 0.5  # of the rows
-FEWEST_WORDS = 3  # tokens but separators, of rows whose rarest token counts
+FEWEST_WORDS = 3  # tokens but separators, of rows whose rarest token counts, where not all are equally rare
 NAMES = ("positional", "separator", "first token", "rare token", "syntactic")
 
 
@@ -40,7 +40,8 @@ class Least:
 class RoleSums:
     """Running sums of `heads` heads: memory does not grow with rows.
 
-    at_offset, possible: queries that look most at a distance of `OFFSETS`, and those with a token there [heads, 11]
+    at_offset, possible: queries that look most at each of the `offsets` of `standing`, and those with a token there,
+    [heads, offsets]
     queries, on_separators, on_first [heads]: tokens that look, and their attention that goes there
     rows, on_rarest, by_chance [heads]: rows whose rarest token counts, those where it is the most attended, and the sum
     of the shares of rarest tokens"""
@@ -48,12 +49,14 @@ class RoleSums:
     heads: int
     counts: TokenCounts
     least: Least = Least()
+    standing: Line | Plane = field(default_factory=Line)
     at_offset: Tensor = field(init=False)
     possible: Tensor = field(init=False)
     single: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.at_offset, self.possible = (torch.zeros(self.heads, len(OFFSETS), dtype=torch.float64) for _ in range(2))
+        shape = (self.heads, len(self.standing.offsets))
+        self.at_offset, self.possible = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
         names = ("queries", "on_separators", "on_first", "rows", "on_rarest", "by_chance")
         self.single = {name: torch.zeros(self.heads, dtype=torch.float64) for name in names}
 
@@ -64,12 +67,12 @@ class RoleSums:
         self._add_rarest(maps)
 
     def _add_positions(self, maps: Maps) -> None:
-        n = maps.weights.shape[-1]
-        places = torch.arange(n)
-        for at, offset in enumerate(OFFSETS):
-            there = ~maps.special & (places + offset >= 0) & (places + offset < n)
-            self.at_offset[:, at] += (there & (maps.peaks == places + offset)).sum((0, 2))
-            self.possible[:, at] += there.sum((0, 2))
+        places = self.standing.places(maps.weights.shape[-1])
+        for at, offset in enumerate(self.standing.offsets):
+            queries, keys = places.pairs(offset)
+            looking = ~maps.special[:, :, queries]
+            self.at_offset[:, at] += (looking & (maps.peaks[:, :, queries] == keys)).sum((0, 2))
+            self.possible[:, at] += looking.sum((0, 2))
 
     def _add_masses(self, maps: Maps) -> None:
         looking = ~maps.special
@@ -81,7 +84,7 @@ class RoleSums:
     def _add_rarest(self, maps: Maps) -> None:
         words = ~maps.special
         rare = rarest(self.counts, maps.ids, words)
-        counted = words.sum(-1) >= FEWEST_WORDS  # [rows, heads]
+        counted = (words.sum(-1) >= FEWEST_WORDS) & (rare != words).any(-1)  # [rows, heads]
         most = single_peaks((maps.weights * words[..., None]).sum(2))  # [rows, heads]
         hit = (most >= 0) & rare.gather(2, most.clamp(min=0)[..., None])[..., 0]
         self.single["rows"] += counted.sum(0)
@@ -93,11 +96,12 @@ class RoleSums:
         often = self.possible * 2 >= self.single["queries"][:, None]  # else one look at the end would be all there is
         shares = self.at_offset / self.possible.clamp(min=1) * often
         best = shares.argmax(1).tolist()
-        return [self._of(head, OFFSETS[best[head]], float(shares[head, best[head]])) for head in range(self.heads)]
+        offsets = self.standing.offsets
+        return [self._of(head, offsets[best[head]], float(shares[head, best[head]])) for head in range(self.heads)]
 
-    def _of(self, head: int, offset: int, share: float) -> dict[str, Any]:
+    def _of(self, head: int, offset: Step, share: float) -> dict[str, Any]:
         told = {
-            "offset": offset,
+            "offset": list(offset) if len(offset) > 1 else offset[0],
             "offset_share": share,
             "separators": self._share("on_separators", "queries", head),
             "first_token": self._share("on_first", "queries", head),
@@ -111,7 +115,7 @@ class RoleSums:
         return float(self.single[part][head] / self.single[of][head].clamp(min=1))
 
 
-def given_roles(told: Mapping[str, float], hits: int, rows: int, least: Least) -> list[str]:
+def given_roles(told: Mapping[str, Any], hits: int, rows: int, least: Least) -> list[str]:
     """The roles that the figures of a head give it, several or none. `hits` of its `rows` are on the rarest token."""
     on_separators = told["separators"] >= least.mass
     has = {

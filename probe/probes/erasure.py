@@ -13,12 +13,13 @@ doing. The paper erases by INLP, which takes away many more directions than LEAC
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
-from probe.job_tasks import TaskName, job_tasks, job_test_rows
+from probe.job_tasks import TaskName, job_tasks, job_test_rows, parser_files, parser_of_tasks
 from probe.layer_states import LayerStates, PooledLayer
 from probe.pooling import Pooling
 from probe.probe import Findings, Needs, Probe, ProbeContext
@@ -53,11 +54,17 @@ class ErasureProbe(Probe):
         box = ctx.states.of(model)
         tasks = job_tasks(self.tasks, ctx, self.samples, self.test_samples)
         parts = [part for task in tasks if not task.obstacle() for part in (task.train, task.test)]
-        states = LayerStates.read(box, parts, [self.pooling])
+        states = LayerStates.read(box, parts, [self.pooling], number_bytes=8)
         amnesia = self._amnesia(model, ctx)
         found = [self._examine(task, states, amnesia) for task in tasks]
         metrics = [metric for task in found for metric in _headline(task)]
         return Findings(metrics, {"tasks": found, "model": amnesia.untouched() if amnesia else None})
+
+    def inputs(self) -> list[Path]:
+        return parser_files(self.tasks, "erasure.tasks")
+
+    def silver(self) -> str | None:
+        return parser_of_tasks(self.tasks)
 
     def tiny(self) -> ErasureProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16})

@@ -20,25 +20,26 @@ from assay.core.artifact import is_image
 from assay.core.errors import NotGiven
 from assay.core.metric import Metric
 from probe.against_teacher import with_teacher
-from probe.numbered_lines import setting_file
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.sample import draw_rows
-from probe.tagged_words import drawn
-from probe.treebank import Sentence, read_treebank
+from probe.silver.trees import check_source, parser_of, sentences_of, source_file
+from probe.treebank import Sentence
 
 if TYPE_CHECKING:
     from assay.core.model.predict import Predictor
 
 Told = dict[str, Any]
+SETTING = "heads.treebank"
 FEWEST_WORDS = 2  # of a sentence, punctuation left out: one word has no tree
 
 
 class HeadsProbe(Probe):
-    """`samples` rows of the test split are read, and `sentences` of the CoNLL-U file `treebank`, if there is one.
+    """`samples` rows of the test split are read, and `sentences` of the CoNLL-U file `treebank`, if there is one,
+    or with `silver` of the parsed test rows.
     Likeness is taken from at most `tokens_per_text` tokens of a text. `positional` and `mass`: see `Least` in
     `probe/heads/roles.py`."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Needs] = "torch"
     images: ClassVar[bool] = True
 
@@ -51,18 +52,21 @@ class HeadsProbe(Probe):
     mass: float = Field(0.9, gt=0, le=1)
 
     def inputs(self) -> list[Path]:
-        return [] if self.treebank is None else [setting_file(self.treebank, "heads.treebank")]
+        return [] if self.treebank is None else [source_file(self.treebank, SETTING)]
+
+    def silver(self) -> str | None:
+        return parser_of(self.treebank)
 
     def check(self) -> None:
-        for path in self.inputs():
-            read_treebank(path, trees=True)
+        if self.treebank is not None:
+            check_source(self.treebank, SETTING, trees=True)
 
     def tiny(self) -> HeadsProbe:
         return self.model_copy(update={"samples": 16, "sentences": 16})
 
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics count heads by role, and of a variant the lost ones by the role they had; `details` hold
-        every head. Patches of images are tokens in reading order, none of them rarer than others. NotGiven from a model
+        every head. Patches of images are tokens in a plane, none of them rarer than others. NotGiven from a model
         that shows no attention, or no tokenizer, and where a treebank is named for one of images."""
         from probe.heads.lost import lost_heads
 
@@ -88,12 +92,14 @@ class HeadsProbe(Probe):
         rows = ctx.data.test.take(draw_rows(ctx.data.test.labels, self.samples, ctx.seed))
         told = reader.read_texts(rows.texts, self.tokens_per_text, self.clusters)
         told |= {"repeats": {str(number): layer for number, layer in repeats_of(model.artifact).items()}}
-        return told if self.treebank is None else _with_trees(told, reader.read_trees(self._sentences(ctx.seed)))
+        if self.treebank is None:
+            return told
+        sentences = sentences_of(self.treebank, SETTING, ctx, "test", self.sentences, _has_a_tree, trees=True)
+        return _with_trees(told, reader.read_trees(sentences))
 
-    def _sentences(self, seed: int) -> list[Sentence]:
-        (path,) = self.inputs()
-        every = [each for each in read_treebank(path, trees=True).sentences if len(each.spoken) >= FEWEST_WORDS]
-        return [every[at] for at in drawn(len(every), self.sentences, seed)]
+
+def _has_a_tree(sentence: Sentence) -> bool:
+    return len(sentence.spoken) >= FEWEST_WORDS
 
 
 def _with_trees(told: Told, trees: Told) -> Told:

@@ -9,12 +9,13 @@ and scores lower on new ones. The paper fits on 100,000 sentences; a low accurac
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PositiveInt
 
 from probe.against_teacher import with_teacher
-from probe.job_tasks import TaskName, job_tasks
+from probe.job_tasks import TaskName, job_tasks, parser_files, parser_of_tasks
 from probe.pooling import Pooling
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.read_off import findings, read_off
@@ -41,6 +42,12 @@ class LinearProbe(Probe):
         return findings(
             *with_teacher(self, model, ctx, lambda of: read_off(tasks, ctx.states.of(of), self.poolings, ctx.seed))
         )
+
+    def inputs(self) -> list[Path]:
+        return parser_files(self.tasks, "linear.tasks")
+
+    def silver(self) -> str | None:
+        return parser_of_tasks(self.tasks)
 
     def tiny(self) -> LinearProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16})

@@ -49,7 +49,7 @@ class StructureProbe(TreebankProbe):
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics are those of the layer with the most true edges on the test sentences, and the difference of
         that share to the teacher's in its own best layer; `details` hold all layers."""
-        parts = self.sentences(ctx.seed)
+        parts = self.sentences(ctx)
         own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, *parts))
         if own.skipped:
             return Findings(skipped=own.skipped)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from assay.core.errors import SettingError
 from assay.core.metric import Metric
 from probe.against_teacher import change_metric, with_teacher
-from probe.numbered_lines import setting_file
 from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.tagged_words import TaggedSentence, Tags, draw_sentences, read_tagged
+from probe.silver.trees import is_silver, parser_of, sentences_of, source_file
+from probe.tagged_words import TaggedSentence, Tags, draw_sentences, read_tagged, tagged
 from probe.word_answers import LayerAnswers, Reading, Words, change_of, changes
 from probe.word_pieces import Pieces
 from probe.word_tags import control_tags, most_frequent, share_by_word
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 class TokensProbe(Probe):
     """`samples` sentences of the file `train` fit the classifiers, `test_samples` of the file `test` score them.
 
-    `tags` are a column of CoNLL-U files, or the last one of files with a word and its tag a line."""
+    `tags` are a column of CoNLL-U files, or the last one of files with a word and its tag a line. In place of a file
+    `silver` has the job's own rows of that split tagged by a parser."""
 
     needs: ClassVar[Needs] = "states"
 
@@ -47,10 +49,17 @@ class TokensProbe(Probe):
     hidden: PositiveInt = 64
 
     def inputs(self) -> list[Path]:
-        return [setting_file(self.train, "tokens.train"), setting_file(self.test, "tokens.test")]
+        return [source_file(self.train, "tokens.train"), source_file(self.test, "tokens.test")]
+
+    def silver(self) -> str | None:
+        return parser_of(self.train, self.test)
 
     def check(self) -> None:
-        self._sentences(seed=0)
+        for address, path in zip((self.train, self.test), self.inputs(), strict=True):
+            if not is_silver(address):
+                read_tagged(path, self.tags)
+            elif self.tags == "last_column":
+                raise SettingError("tokens.tags", "last_column is of files; the parser gives upos, xpos or deprel")
 
     def tiny(self) -> TokensProbe:
         return self.model_copy(update={"samples": 32, "test_samples": 16})
@@ -58,20 +67,30 @@ class TokensProbe(Probe):
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics are those of the last layer, and its difference to the teacher's last; `details` hold all
         layers. NotGiven where the tokenizer does not tell where its tokens stand."""
-        train, test = (Words.of(sentences) for sentences in self._sentences(ctx.seed))
+        train, test = (Words.of(sentences) for sentences in self._sentences(ctx))
         own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, train, test))
         found = self._told(own, train, test) | {"teacher": changes(own, theirs, test) if theirs else []}
         return Findings(_headline(found, own, theirs, test), {"tasks": [found]})
 
-    def _sentences(self, seed: int) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
-        train, test = (read_tagged(path, self.tags) for path in self.inputs())
-        return draw_sentences(train, self.samples, seed), draw_sentences(test, self.test_samples, seed)
+    def _sentences(self, ctx: ProbeContext) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
+        train = self._drawn(ctx, "train", self.train, self.samples)
+        return train, self._drawn(ctx, "test", self.test, self.test_samples)
+
+    def _drawn(
+        self, ctx: ProbeContext, split: Literal["train", "test"], address: str, count: int
+    ) -> list[TaggedSentence]:
+        setting = f"tokens.{split}"
+        if is_silver(address) and self.tags != "last_column":
+            return [tagged(each, self.tags) for each in sentences_of(address, setting, ctx, split, count)]
+        return draw_sentences(read_tagged(source_file(address, setting), self.tags), count, ctx.seed)
 
     def _examine(self, model: Predictor, ctx: ProbeContext, train: Words, test: Words) -> Reading:
         from assay.core.model.at_once import at_once, one_torch_thread_each
+        from probe.fit_memory import check_fit_memory
         from probe.word_pieces import WordStates
 
         box = ctx.states.of(model)
+        check_fit_memory(box, [" ".join(each) for each in train.sentences[:1]], len(train.words) + len(test.words))
         parts = [(words, WordStates.read(box, words.sentences)) for words in (train, test)]
         rows = [words.known & states.words.whole for words, states in parts]
         labels = [

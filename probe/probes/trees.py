@@ -16,11 +16,10 @@ from pydantic import Field, PositiveInt
 from assay.core.errors import NotGiven
 from assay.core.metric import Metric
 from probe.against_teacher import change_metric, with_teacher
-from probe.numbered_lines import setting_file
 from probe.probe import Findings, Needs, Probe, ProbeContext
-from probe.tagged_words import drawn
+from probe.silver.trees import check_source, parser_of, sentences_of, source_file
 from probe.tree_reading import TreeReading
-from probe.treebank import Sentence, read_treebank
+from probe.treebank import Sentence
 
 if TYPE_CHECKING:
     from assay.core.model.predict import Predictor
@@ -28,12 +27,14 @@ if TYPE_CHECKING:
 
 Way = Literal["masking", "deletion", "distances"]
 Readings = dict[Way, TreeReading]
+SETTING = "trees.treebank"
 FEWEST_WORDS = 3  # punctuation left out: two have one tree
 HEADLINE = "projective"
 
 
 class TreesProbe(Probe):
-    """`sentences` of the CoNLL-U file `treebank` are drawn among those of 3 to `most_words` words without punctuation.
+    """`sentences` of the CoNLL-U file `treebank`, or with `silver` of the job's parsed test rows, are drawn among those
+    of 3 to `most_words` words without punctuation.
     `right_bias` leans the splits of `distances` to trees that branch to the right."""
 
     needs: ClassVar[Needs] = "states"
@@ -45,10 +46,13 @@ class TreesProbe(Probe):
     right_bias: float = Field(0.0, ge=0)
 
     def inputs(self) -> list[Path]:
-        return [setting_file(self.treebank, "trees.treebank")]
+        return [source_file(self.treebank, SETTING)]
+
+    def silver(self) -> str | None:
+        return parser_of(self.treebank)
 
     def check(self) -> None:
-        self._sentences(seed=0)
+        check_source(self.treebank, SETTING, trees=True)
 
     def tiny(self) -> TreesProbe:
         return self.model_copy(update={"sentences": 4, "most_words": 8})
@@ -56,7 +60,7 @@ class TreesProbe(Probe):
     def run(self, model: Predictor, ctx: ProbeContext) -> Findings:
         """Headline metrics are those of the projective tree and of the best measure of distance, with their differences
         to the teacher's on the same sentences. A way that the model does not allow is skipped with its reason."""
-        sentences = self._sentences(ctx.seed)
+        sentences = sentences_of(self.treebank, SETTING, ctx, "test", self.sentences, self._fits, trees=True)
         own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, sentences))
         reasons = dict.fromkeys(reading.skipped for reading in own.values() if reading.skipped)
         if all(reading.skipped for reading in own.values()):
@@ -64,11 +68,8 @@ class TreesProbe(Probe):
         tasks = [_told(way, reading, (theirs or {}).get(way)) for way, reading in own.items()]
         return Findings([metric for task in tasks for metric in _metrics(task)], {"tasks": tasks})
 
-    def _sentences(self, seed: int) -> list[Sentence]:
-        (path,) = self.inputs()
-        every = read_treebank(path, trees=True).sentences
-        every = [each for each in every if FEWEST_WORDS <= len(each.spoken) <= self.most_words]
-        return [every[at] for at in drawn(len(every), self.sentences, seed)]
+    def _fits(self, sentence: Sentence) -> bool:
+        return FEWEST_WORDS <= len(sentence.spoken) <= self.most_words
 
     def _examine(self, model: Predictor, ctx: ProbeContext, sentences: list[Sentence]) -> Readings:
         from probe.induction.reading import TreeReader

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
 from assay.core.artifact import Artifact
 from assay.core.data.prepare import JobData, Split
+from assay.core.model.image_settings import ImageSettings
+from assay.core.model.images import PIXELS, ImageEncoder
 from assay.core.model.predict import Predictor, StateBatch
 from probe.probe import ProbeContext
 
@@ -40,9 +44,11 @@ class Reader:
     each layer, `attend(tokens)` one [heads, tokens, tokens] a layer. A text has a token a word and two separators.
 
     Batches are in the given order, padded by `padding` tokens more than needed; padding holds NaN, so that a
-    statistic that touches it shows. Each is a model of its own, by its artifact's key."""
+    statistic that touches it shows. Each is a model of its own, by its artifact's key. Token ids are those of `encoder`
+    where that gives some, else 1."""
 
     artifact: Artifact
+    encoder: Any = None
     batch_size = 32
     max_length = 128
 
@@ -77,7 +83,10 @@ class Reader:
             special[row, [spot.start, spot.stop - 1]] = True
         hidden = self._hidden([texts[row] for row in rows], spots, width)
         weights = self._attentions(lengths, spots, width) if attentions and self.attend else []
-        return StateBatch(rows, mask.long(), mask, special, hidden, weights, torch.zeros(len(rows), 2))
+        ids = mask.long()
+        if hasattr(self.encoder, "ids"):
+            ids[mask] = torch.tensor(list(chain(*self.encoder.ids([texts[row] for row in rows]))))
+        return StateBatch(rows, ids, mask, special, hidden, weights, torch.zeros(len(rows), 2))
 
     def _hidden(self, texts: list[str], spots: list[slice], width: int) -> list[torch.Tensor]:
         vectors = torch.tensor([self.vector(text) for text in texts])  # [batch, layers, width]
@@ -105,6 +114,34 @@ class WordEncoder:
 
     def offsets(self, texts: Sequence[str], cut: bool = True) -> list[list[tuple[int, int] | None]]:
         return [[None, *(found.span() for found in re.finditer(r"\S+", text)), None] for text in texts]
+
+
+class Vocabulary(WordEncoder):
+    """One that knows its words by their place among `words`, of which the first is the separator."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.tokenizer = SimpleNamespace(all_special_ids=[0], decode=lambda ids: self.words[ids[0]])
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[0, *map(self.words.index, text.split()), 0] for text in texts]
+
+
+class PatchReader(Reader):
+    """A reader of images, each `rows` x `columns` patches behind `own` tokens of the model; none is opened."""
+
+    def __init__(self, rows: int, columns: int, own: int, attend: Callable[[int], list[torch.Tensor]]) -> None:
+        heads = tuple(tuple(range(len(layer))) for layer in attend(own + rows * columns))
+        super().__init__(attend=attend, layers=tuple(range(len(heads))), heads=heads)
+        settings = ImageSettings(Path("."), (rows, columns), None, 0, 1.0, None, None)
+        self.encoder = ImageEncoder(settings, own, patch=1)
+
+    def _batch(self, rows: list[int], texts: Sequence[str], attentions: bool) -> StateBatch:
+        assert self.attend is not None
+        n = self.encoder.max_length
+        read = self.encoder.tokens_of({PIXELS: torch.zeros(len(rows))}, n)
+        weights = [layer.expand(len(rows), -1, -1, -1) for layer in self.attend(n)]
+        return StateBatch(rows, *read, [torch.zeros(len(rows), n, 1)], weights, torch.zeros(len(rows), 2))
 
 
 class WordReader(Reader):

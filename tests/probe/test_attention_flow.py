@@ -1,14 +1,13 @@
 """Rollout and flow: known maps give known shares, whatever the padding, under original numbers; no flow is greater."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from by_family import case
-from fake_models import Reader, WordEncoder, context, split
+from fake_models import Reader, Vocabulary, context, split
 from scipy.optimize import linprog
 from tiny_models import write_tiny
 
@@ -26,26 +25,13 @@ VOCABULARY = ["<s>", ".", "the", "film", "was", "odd", "##ly"]
 TEXTS = ["the film was odd .", "the film .", "the was the film odd"]
 
 
-class Words(WordEncoder):
-    """A token a word, and two separators."""
-
-    tokenizer = SimpleNamespace(all_special_ids=[0], decode=lambda ids: VOCABULARY[ids[0]])
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[0, *map(VOCABULARY.index, text.split()), 0] for text in texts]
+WORDS = Vocabulary(VOCABULARY)
 
 
 class WordsReader(Reader):
     """`attend` as in `Reader`, with the ids of the words."""
 
-    encoder = Words()
-
-    def _batch(self, rows: list[int], texts: Sequence[str], attentions: bool):  # type: ignore[no-untyped-def]
-        batch = super()._batch(rows, texts, attentions)
-        ids = torch.zeros_like(batch.input_ids)
-        for row, own in zip(rows, self.encoder.ids([texts[row] for row in rows]), strict=True):
-            ids[rows.index(row), batch.mask[rows.index(row)]] = torch.tensor(own)
-        return replace(batch, input_ids=ids)
+    encoder = WORDS
 
 
 def uniform(n: int) -> torch.Tensor:
@@ -159,12 +145,12 @@ def test_a_layer_whose_heads_are_all_gone_moves_nothing() -> None:
 
 def test_kinds_of_tokens_come_from_the_counts() -> None:
     counts = TokenCounts(torch.tensor([50, 30, 6, 5, 1, 1, 1]))
-    kinds = TokenKinds(Words.tokenizer, counts)  # type: ignore[arg-type]
+    kinds = TokenKinds(WORDS.tokenizer, counts)  # type: ignore[arg-type]
     ids = torch.arange(7)
     told = [KINDS[at] for at in kinds.of(ids, ids == 0)]
     assert told == ["separators", "punctuation", "common_words", "common_words", *["other_words"] * 3]
     assert kinds.common == {2, 3}  # 6 of 14 words are not half, 11 are more
-    nothing = TokenKinds(Words.tokenizer, TokenCounts(torch.zeros(0, dtype=torch.int64)))  # type: ignore[arg-type]
+    nothing = TokenKinds(WORDS.tokenizer, TokenCounts(torch.zeros(0, dtype=torch.int64)))  # type: ignore[arg-type]
     assert nothing.common == frozenset()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fake_models import Reader, WordEncoder, context, split
+from fake_models import PatchReader, Reader, WordEncoder, context, split
 
 from assay.core.artifact import Artifact
 from assay.core.errors import AssayError
@@ -21,6 +21,7 @@ from probe.heads.lost import lost_heads
 from probe.heads.made_patterns import CLASSES, make_maps
 from probe.heads.maps import HeadList, Maps, maps_of
 from probe.heads.patterns import train_classifier
+from probe.heads.places import Line, Places, Plane
 from probe.heads.rarity import TokenCounts
 from probe.heads.relations import is_followed
 from probe.heads.roles import RoleSums
@@ -220,6 +221,69 @@ def test_looks_that_most_tokens_cannot_have_make_no_head_positional() -> None:
     sums = RoleSums(1, TokenCounts(torch.tensor([1])))
     sums.add(maps(to_end(8)[None], [0] * 8, [True, *[False] * 7]))
     assert sums.told()[0]["offset_share"] < 0.5
+
+
+ROWS, COLUMNS = 4, 6
+
+
+def to_patch(n: int, down: int, right: int) -> torch.Tensor:
+    """Patches behind a class token look at the one so far off, in the last row and column at the nearest there is."""
+    row, column = torch.arange(n - 1) // COLUMNS + down, torch.arange(n - 1) % COLUMNS + right
+    return torch.eye(n)[[0, *(1 + row.clamp(0, ROWS - 1) * COLUMNS + column.clamp(0, COLUMNS - 1)).tolist()]]
+
+
+def planes(n: int) -> list[torch.Tensor]:
+    some = torch.where(torch.arange(n)[:, None] % 5 > 0, to_patch(n, -1, 0), uniform(n))  # four in five
+    return [torch.stack([to_patch(n, -1, 0), to_patch(n, 1, -2), some, at_offset(n, 1)])]
+
+
+def test_heads_of_images_are_positional_by_steps_in_the_plane() -> None:
+    """The patch above is one step off; in reading order it is a row's width away, beyond the reach. The last head looks
+    at the next in reading order, which at the end of a row is no neighbour."""
+    model = PatchReader(ROWS, COLUMNS, 1, planes)
+    images = context(split([f"{at}.png" for at in range(20)]), teacher=model, task="image-classification")
+    found = HeadsProbe().run(model, images)
+    above, knight, some, order = found.details["heads"]
+    assert (above["roles"], above["offset"], above["offset_share"]) == (["positional"], [-1, 0], 1)
+    assert (knight["roles"], knight["offset"]) == (["positional"], [1, -2])
+    assert (some["roles"], some["offset"]) == ([], [-1, 0])
+    assert 0.7 < some["offset_share"] < 0.9
+    assert (order["roles"], order["offset"]) == (["positional"], [0, 1])  # of the patches that have one to the right
+    (batch,) = model.states(["a.png"], attentions=True)
+    in_order = RoleSums(4, TokenCounts(torch.zeros(0, dtype=torch.int64)))
+    for each in maps_of(batch, HeadList.of(model)):
+        in_order.add(each)
+    assert [head["roles"] for head in in_order.told()] == [[], [], [], ["positional"]]
+
+
+def test_of_tokens_that_are_all_as_rare_none_is_the_rarest() -> None:
+    """As the patches of images are, which have no counts."""
+    sums = RoleSums(1, TokenCounts(torch.zeros(0, dtype=torch.int64)))
+    for _ in range(40):
+        sums.add(maps(torch.eye(6)[3].repeat(1, 6, 1), [0, 1, 2, 3, 4, 5], [True, *[False] * 5]))
+    assert sums.told()[0]["roles"] == []
+    assert int(sums.single["rows"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("standing", "n", "step", "pairs"),
+    [
+        (Line(), 4, (-1,), [(1, 0), (2, 1), (3, 2)]),
+        (Line(), 3, (0,), [(0, 0), (1, 1), (2, 2)]),
+        (Line(), 3, (5,), []),
+        (Plane(1, 2, 3), 7, (-1, 0), [(4, 1), (5, 2), (6, 3)]),
+        (Plane(2, 2, 3), 8, (1, -1), [(3, 5), (4, 6)]),
+    ],
+)
+def test_tokens_one_step_apart(
+    standing: Line | Plane, n: int, step: tuple[int, ...], pairs: list[tuple[int, int]]
+) -> None:
+    assert list(zip(*(each.tolist() for each in standing.places(n).pairs(step)), strict=True)) == pairs
+
+
+def test_distances_in_a_line_and_in_a_plane() -> None:
+    assert Places(0, (3,)).distances().tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    assert Places(1, (2, 2)).distances()[0].tolist() == pytest.approx([0, 1, 1, math.sqrt(2)])
 
 
 def test_a_decoder_above_an_encoder_sees_each_token_one_place_later() -> None:

@@ -54,6 +54,25 @@ def test_attention_crosses_heads_that_are_not_there(run: Run) -> None:
     assert [row["layer"] for row in half.layers] == [0, 2]
 
 
+def test_the_tables_have_the_figures_that_there_are_by_names_for_what_is_read(folder: Path) -> None:
+    beside = {"separators": 0.5, "same": 0.25, "previous": 0.125}
+    heads = [{"head": 0, "entropy": 1.0, "distance": 2.0, **beside}, {"head": 3, "entropy": 3.0, "distance": None}]
+    edit_probe(folder, "teacher", "attention", details={"layers": [{"layer": 1, "heads": heads}], "n_rows": 5})
+    texts = attention(collect(folder))[0]
+    assert list(texts.columns) == ["entropy", "distance", "separators", "same", "previous"]
+    assert texts.columns["distance"] == "Distance, tokens"
+    assert texts.layers == ({"layer": 1, "heads": 2, "entropy": 2.0, "distance": 2.0, **beside},)
+    page = build(folder).read_text()
+    row = "<td>1</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
+    assert row.format(0, "1.00", "2.00", "0.500", "0.250", "0.125") in page
+    assert row.format(3, "3.00", *"––––") in page
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task": "image-classification"}))
+    images = attention(collect(folder))[0]
+    assert images.columns["distance"] == "Distance, patches"
+    assert images.columns["separators"] == "On the model’s own tokens"
+
+
 def test_a_large_model_has_part_of_its_layers_mapped_and_says_which(folder: Path) -> None:
     heads = [{"head": h, "entropy": 1.0, "distance": 2.0, "separators": 0.5} for h in range(25)]
     layers = [{"layer": n, "heads": heads} for n in range(48)]

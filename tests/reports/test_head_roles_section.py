@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from assay.core.manifest import write_json
 from reports.build import render
 from reports.collect import collect
-from reports.head_roles import MOST_HEADS, head_roles, told_lost
+from reports.head_roles import MOST_HEADS, head_roles, told_lost, told_offset
 
 
 def head(layer: int, number: int, *roles: str) -> dict[str, Any]:
@@ -65,6 +66,20 @@ def test_with_a_treebank_relations_and_the_best_tree_are_shown(folder: Path) -> 
     page = render(collect(folder))
     assert "syntactic: obj to its head" in page
     assert "layer 0, head 3, with 0.625 of 300 edges; each word joined to the next 0.440, by chance 0.210" in page
+
+
+def test_where_a_head_looks_is_a_distance_in_texts_and_steps_in_images(folder: Path) -> None:
+    assert [told_offset(each) for each in (-1, 0, [-1, 0], [2, -1], [0, 1], [0, 0])] == [
+        "-1", "0", "1 up", "2 down, 1 left", "1 right", "itself",
+    ]  # fmt: skip
+    add(folder, "teacher", heads=[head(0, 0, "positional") | {"offset": [-1, 0]}, head(0, 3) | {"offset": [0, 2]}])
+    path = folder / "run.json"
+    assert "Rarest token" in render(collect(folder))
+    write_json(path, json.loads(path.read_text()) | {"task": "image-classification"})
+    page = render(collect(folder))
+    assert "<td>1 up</td><td>0.950</td>" in page
+    assert "<td>2 right</td>" in page
+    assert "Rarest token" not in page
 
 
 def test_heads_that_all_look_alike_still_make_a_picture(folder: Path) -> None:

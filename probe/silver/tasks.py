@@ -1,0 +1,133 @@
+"""SentEval's tasks that need a tagger or a parser, made from the job's own rows (Conneau et al. 2018, "What you can
+cram into a single vector", https://aclanthology.org/P18-1198).
+
+Sentences of 5 to 28 words are examples, as in the paper; the classes are of one size. What a task turns on, the verb of
+`tense`, the noun of the numbers, the word put in by `odd_man_out`, stands in training or in test rows only. Depth and
+length are parted: at each length all depths are equally frequent. The paper draws from 100,000 sentences of books; here
+it is what is found among `MOST_SENTENCES` of each split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
+
+from probe.balance import Item, Split, balanced, commonest, side_of
+from probe.silver import clauses, grammar, odd_word
+from probe.silver.parser import ParsedSentence, parsed_rows, pipeline
+from probe.tasks import Task
+
+if TYPE_CHECKING:
+    from probe.probe import ProbeContext
+
+ParsedTask = Literal[
+    "tense",
+    "subject_number",
+    "object_number",
+    "tree_depth",
+    "top_constituents",
+    "odd_man_out",
+    "coordination_inversion",
+]
+SPLITS: tuple[Split, ...] = ("train", "test")
+MOST_SENTENCES = 5000  # looked through in each split
+FEWEST_WORDS, MOST_WORDS = 5, 28
+DEPTHS, ORDERS = 3, 9  # the commonest are classes of their own; of top_constituents the others are one more
+OTHER = "other"
+MARKS: dict[str, Callable[[ParsedSentence], grammar.Marked | None]] = {
+    "tense": grammar.tense,
+    "subject_number": grammar.subject_number,
+    "object_number": grammar.object_number,
+}
+CLASSES = {
+    "tense": ["past", "present"],
+    "subject_number": ["plural", "singular"],
+    "object_number": ["plural", "singular"],
+    "odd_man_out": list(odd_word.CLASSES),
+    "coordination_inversion": list(clauses.CLASSES),
+}
+
+
+@dataclass(frozen=True)
+class ParsedTasks:
+    """Makes tasks of at most `samples` training and `test_samples` test rows. All share one parse of the job's rows."""
+
+    ctx: ProbeContext
+    samples: int
+    test_samples: int
+
+    def make(self, name: ParsedTask) -> Task:
+        """One task, with fewer rows or none where the job has no more; made once a run. InputError where no parser is
+        installed."""
+        key = f"task {name} {self.samples} {self.test_samples} {self.ctx.seed}"
+        if key not in self.ctx.kept:
+            self.ctx.kept[key] = self._made(name)
+        return self.ctx.kept[key]
+
+    def _made(self, name: ParsedTask) -> Task:
+        train, test = (list(self._items(name, split)) for split in SPLITS)
+        if name == "tree_depth":
+            classes = sorted(commonest(train, DEPTHS))
+        elif name == "top_constituents":
+            known = commonest(train, ORDERS)
+            train, test = ([_known_or_other(item, known) for item in part] for part in (train, test))
+            classes = [*known, OTHER]
+        else:
+            classes = CLASSES[name]
+        seed = self.ctx.seed
+        rows = balanced(train, classes, self.samples, seed), balanced(test, classes, self.test_samples, seed)
+        return Task(name, *rows)
+
+    def _items(self, name: ParsedTask, split: Split) -> Iterator[Item]:
+        sentences, allowed = self._sentences[split], partial(self._is_of, split)
+        if name in MARKS:
+            return _marked(sentences, MARKS[name], allowed)
+        if name == "odd_man_out":
+            return odd_word.odd_items(sentences, *self._counted, allowed, self.ctx.seed)
+        if name == "coordination_inversion":
+            return clauses.clause_items(sentences, self.ctx.seed)
+        if name == "tree_depth":
+            return (Item(each.text, grammar.tree_depth(each), len(each.tree.spoken)) for each in sentences)
+        return (Item(each.text, grammar.top_constituents(each)) for each in sentences)
+
+    @cached_property
+    def _sentences(self) -> dict[Split, list[ParsedSentence]]:
+        return {split: self._read(split) for split in SPLITS}
+
+    def _read(self, split: Split) -> list[ParsedSentence]:
+        return [each for each in parsed_rows(self.ctx, split, pipeline()).first(MOST_SENTENCES) if self._fits(each)]
+
+    @cached_property
+    def _counted(self) -> tuple[odd_word.Bigrams, dict[str, str]]:
+        texts = [text for part in (self.ctx.data.train, self.ctx.data.test) for text in part.texts[:MOST_SENTENCES]]
+        return odd_word.Bigrams.of(texts), odd_word.commonest_tags(self._sentences["train"])
+
+    def _fits(self, sentence: ParsedSentence) -> bool:
+        return FEWEST_WORDS <= len(sentence.tree.spoken) <= min(MOST_WORDS, self.ctx.data.max_length // 2)
+
+    def _is_of(self, split: Split, word: str) -> bool:
+        return side_of(word, self._test_share, self.ctx.seed) == split
+
+    @cached_property
+    def _test_share(self) -> float:
+        """Of the words that a task turns on: as much as makes both splits equally short of what is asked for."""
+        train, test = (len(self._sentences[split]) for split in SPLITS)
+        missing = self.test_samples * train
+        return missing / (missing + self.samples * test) if missing else 0.0
+
+
+def _marked(
+    sentences: Sequence[ParsedSentence],
+    mark: Callable[[ParsedSentence], grammar.Marked | None],
+    allowed: Callable[[str], bool],
+) -> Iterator[Item]:
+    for sentence in sentences:
+        marked = mark(sentence)
+        if marked is not None and allowed(marked.word):
+            yield Item(sentence.text, marked.name)
+
+
+def _known_or_other(item: Item, known: Sequence[str]) -> Item:
+    return item if item.label in known else replace(item, label=OTHER)
