@@ -429,6 +429,19 @@ def test_list_tells_what_there_is(assay: Assay, kind: str) -> None:
     assert all(name and len(text) > 10 for name, _, text in (line.partition(": ") for line in lines))
 
 
+def test_list_gives_whole_sentences_and_no_more(assay: Assay) -> None:
+    for kind in ("steps", "probes", "losses"):
+        for line in assay("list", kind).out.splitlines():
+            assert line.count("(") == line.count(")"), line
+            assert line.count('"') % 2 == 0, line
+            assert not line.endswith((".", ",", ":")), line
+
+
+def test_the_package_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "assay", "list", "step"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (2, "assay: nothing to list under 'step'; did you mean 'steps'?\n")
+
+
 def test_list_finds_every_step(assay: Assay) -> None:
     names = [line.partition(":")[0] for line in assay("list", "steps").out.splitlines()]
     files = Path(cli.__file__).parent.parent.glob("compress/steps/[!_]*.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from assay.core.plugins import PROBES, STEPS, nearest
 
 PACKAGES = {"steps": STEPS.package, "probes": PROBES.package, "losses": "compress.losses"}
 KINDS = (*PACKAGES, "families")
+_END = re.compile(r"(?<!et al)(?<!eq)\.\s")  # of a sentence
 
 
 def describe(kind: str) -> list[tuple[str, str]]:
@@ -21,7 +23,7 @@ def describe(kind: str) -> list[tuple[str, str]]:
         return [(name, f"layers at {paths}") for name, paths in stacks.items()]
     if kind not in PACKAGES:
         raise InputError(f"nothing to list under {kind!r}{nearest(kind, list(KINDS))}")
-    return [(path.stem, _first_line(path)) for path in _modules(PACKAGES[kind])]
+    return [(path.stem, _first_sentence(path)) for path in _modules(PACKAGES[kind])]
 
 
 def _modules(package: str) -> list[Path]:
@@ -31,6 +33,7 @@ def _modules(package: str) -> list[Path]:
     return sorted(paths, key=lambda path: path.stem)
 
 
-def _first_line(module: Path) -> str:
+def _first_sentence(module: Path) -> str:
     text = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0]
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return _END.split(paragraph, maxsplit=1)[0].removesuffix(".")

@@ -40,6 +40,7 @@ PACKAGES = (
     "numpy",
     "pandas",
     "pillow",
+    "spacy",
 )
 IMPORT_NAMES = ("assay", "compress", "probe", "reports")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

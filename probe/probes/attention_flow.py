@@ -82,7 +82,8 @@ def _told(own: FlowReading) -> Told:
 
 
 def _by_kind(reading: FlowReading, found: Sequence[tuple[Row, Weights]]) -> Told:
-    """Mean over the rows that have weights of their share on each kind of token, and of their distance."""
+    """Mean over the rows that have weights of their share on each kind of token, and of their distance; of images none,
+    since the token that is read has no place among the patches."""
     from probe.attribution.agreement import mean_of
     from probe.flow.token_kinds import shares
 
@@ -91,7 +92,8 @@ def _by_kind(reading: FlowReading, found: Sequence[tuple[Row, Weights]]) -> Told
         return {"n": 0}
     by_kind = np.stack([shares(weights, row.kinds, len(reading.kinds)) for row, weights in known]).T
     figures = dict(zip(reading.kinds, by_kind, strict=True))
-    figures["distance"] = np.array([row.distance(weights) for row, weights in known])
+    if "patches" not in reading.kinds:
+        figures["distance"] = np.array([row.distance(weights) for row, weights in known])
     means = {name: mean_of(values) for name, values in figures.items()}
     told = {name: dict(zip(("mean", "low", "high"), each, strict=True)) for name, each in means.items()}
     return told | {"n": len(known)}
