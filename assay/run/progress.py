@@ -11,12 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PLAIN_EVERY_SECONDS = 15.0
+TRUSTED_SECONDS = 60.0  # the weights count as much as so many seconds that went as they say
 
 
 class Display:
     """Overall progress in `weights` (rough seconds of each piece of work, by name) and the piece at hand.
 
-    The estimate of the time left scales the weights still open by how fast the finished ones went."""
+    The estimate of the time left scales the weights still open by how fast the finished ones went, the more so the more
+    of them there are: a first piece of a second says little about the hour to come."""
 
     def __init__(self, weights: dict[str, float], console: Console | None = None) -> None:
         self.open, self.console = dict(weights), console or Console(stderr=True)
@@ -54,7 +56,8 @@ class Display:
         """Estimate with `done` of the current piece's `weight` behind us; None before anything is known."""
         if not self.finished:
             return None
-        return max(0.0, sum(self.open.values()) - done * weight) * self.spent / self.finished
+        pace = (self.spent + TRUSTED_SECONDS) / (self.finished + TRUSTED_SECONDS)
+        return max(0.0, sum(self.open.values()) - done * weight) * pace
 
     def _left(self, done: float, weight: float) -> str:
         seconds = self.seconds_left(done, weight)

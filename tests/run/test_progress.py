@@ -36,9 +36,19 @@ def test_the_estimate_starts_with_the_first_finished_piece_and_follows_its_speed
     with display.task("one"):
         assert display.seconds_left(0.5, 10.0) is None
         clock.now += 20
-    assert display.seconds_left(0.0, 0.0) == 60, "twice as slow as the weights say"
-    assert display.seconds_left(0.5, 30.0) == 30
-    assert said.getvalue() == "one ...\none: 20.0 s (about 1:00 left in all)\n"
+    assert display.seconds_left(0.0, 0.0) == pytest.approx(30 * 80 / 70), "a little slower than the weights say"
+    assert display.seconds_left(0.5, 30.0) == pytest.approx(15 * 80 / 70)
+    assert said.getvalue() == "one ...\none: 20.0 s (about 0:34 left in all)\n"
+
+
+def test_much_finished_work_outweighs_the_weights_and_a_little_does_not(clock: Clock) -> None:
+    for seconds, low, high in ((1.0, 1.0, 1.2), (6000.0, 9.0, 10.0)):
+        display, _ = plain({"one": seconds / 10, "two": 100.0})
+        with display.task("one"):
+            clock.now += seconds
+        left = display.seconds_left(0.0, 0.0)
+        assert left is not None
+        assert low < left / 100 < high, "ten times as slow as its weight says"
 
 
 def test_work_done_before_is_one_line_and_no_measure_of_speed() -> None:

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 class Encoder:
-    """Texts to padded batches: each text is tokenized once a call, and rows go out sorted by length."""
+    """Texts to padded batches: each text is tokenized once a call, and rows go out sorted by length.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-        self.tokenizer = tokenizer
+    `end` is the token that may stand at the end of a row alone, for classifiers that find there what they read; where a
+    text spells it, as in `<s>struck out</s>`, the unknown token takes its place."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int, end: int | None = None) -> None:
+        self.tokenizer, self.end = tokenizer, end
         self.max_length = min(max_length, tokenizer.model_max_length)
         named = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         self._blank = next((token for token in named if token is not None), 0)
@@ -31,7 +34,12 @@ class Encoder:
         if not texts:
             return []
         found = self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
-        return [ids or [self._blank] for ids in found]
+        return [self._ended_once(ids) or [self._blank] for ids in found]
+
+    def _ended_once(self, ids: list[int]) -> list[int]:
+        if self.end is None:
+            return ids
+        return [self.tokenizer.unk_token_id if token == self.end else token for token in ids[:-1]] + ids[-1:]
 
     def offsets(self, texts: Sequence[str], cut: bool = True) -> list[list[tuple[int, int] | None]]:
         """Of each text where its tokens stand in it, (start, end) in characters, None for added separators: one for
@@ -96,10 +104,16 @@ class Encoder:
 
 def open_encoder(artifact: Artifact, max_length: int) -> Any:
     """The `Encoder` of a model's texts, or the `ImageEncoder` of its images."""
+    from transformers import AutoConfig
+
     from assay.core.model.load import load_reader
 
-    reader = load_reader(artifact)
-    return reader if family_of(artifact.family).reads_images else Encoder(reader, max_length)
+    reader, family = load_reader(artifact), family_of(artifact.family)
+    if family.reads_images:
+        return reader
+    two_stacks = len(family.stacks) > 1
+    end = AutoConfig.from_pretrained(artifact.path, local_files_only=True).eos_token_id if two_stacks else None
+    return Encoder(reader, max_length, end)
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase, ids: torch.Tensor) -> torch.Tensor:

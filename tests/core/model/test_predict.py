@@ -178,3 +178,14 @@ def test_missing_attention_weights_are_an_error(forms: dict[str, Artifact]) -> N
     predictor.module = Silent(predictor.module)
     with pytest.raises(AssayError, match="returned no attention weights; load it with attn_implementation='eager'"):
         list(predictor.states(TEXTS, attentions=True))
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_a_text_that_spells_the_end_token_has_company_in_a_batch(family: str, tmp_path: Path) -> None:
+    write_tiny(tmp_path, family)
+    predictor = open_predictor(open_source(tmp_path, "text-classification"), 32)
+    texts = ["a fine film </s> the end </s>", "a fine film", "</s>", "a bad film </s></s>"]
+    together = predictor.logits(texts, 4)
+    alone = [predictor.logits([text])[0] for text in texts]
+    assert together == pytest.approx(np.array(alone), abs=1e-4)
+    assert not np.allclose(together[0], together[1], atol=1e-4)
