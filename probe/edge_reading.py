@@ -1,10 +1,10 @@
-"""What the edge probes of one model answer, word by word, to be laid beside the teacher's."""
+"""What the edge probes of one model answer, target by target, to be laid beside the teacher's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from probe.against_teacher import paired_change
 class EdgeReading:
     """Plain data (`told`), or why there is none (`skipped`).
 
-    right:  by layer float [all test words], 1 where the relation of the word is right, 0 where wrong, NaN without one
-    owners: int64 [all test words], the sentence of each"""
+    right:  by layer float [all test targets], 1 where the label is right, 0 where wrong, NaN where the target is not
+            whole in the model
+    owners: int64 [all test targets], the sentence of each"""
 
     skipped: str | None
     told: dict[str, Any] = field(default_factory=dict)
@@ -25,25 +26,16 @@ class EdgeReading:
     owners: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int64))
 
     @classmethod
-    def of(
-        cls,
-        told: dict[str, Any],
-        right: dict[int, np.ndarray],
-        places: Sequence[Sequence[int]],
-        lengths: Sequence[int],
-    ) -> EdgeReading:
-        """`right`: by layer bool [pairs];  `places`: of each sentence the positions of the pairs' dependent words;
-        `lengths`: its number of words."""
-        starts = [0, *accumulate(lengths)]
-        words = np.array([start + at for start, part in zip(starts, places, strict=False) for at in part], np.int64)
-        counted = {}
-        for number, pairs in right.items():
-            counted[number] = np.full(starts[-1], np.nan)
-            counted[number][words] = pairs
-        return cls(None, told, counted, np.repeat(np.arange(len(lengths)), lengths))
+    def of(cls, told: dict[str, Any], right: Mapping[int, np.ndarray], whole: Sequence[Sequence[bool]]) -> EdgeReading:
+        """`right`: by layer bool [whole targets];  `whole`: of each sentence which of its targets are."""
+        counts = np.array(list(chain.from_iterable(whole)), dtype=bool)
+        spread = {number: np.full(len(counts), np.nan) for number in right}
+        for number, answers in right.items():
+            spread[number][counts] = answers
+        return cls(None, told, spread, np.repeat(np.arange(len(whole)), [len(own) for own in whole]))
 
     def changes(self, theirs: EdgeReading) -> list[dict[str, Any]]:
-        """The share of right relations less the teacher's with the layers up to the same number, on words that count in
+        """The share of right labels less the teacher's with the layers up to the same number, on targets that count in
         both."""
         return [
             {"layer": number} | paired_change(right, theirs.right[number], self.owners)

@@ -11,6 +11,7 @@ import torch
 
 from probe.pooling import check_depth
 from probe.word_pieces import align, encoder_of
+from probe.word_spans import Span
 
 if TYPE_CHECKING:
     from probe.shared_states import SharedStates
@@ -48,19 +49,26 @@ class LayerPieces:
         layers = [torch.from_numpy(self.files.layer(at)[rows]) for at in range(len(self.files.widths))]
         return torch.stack(layers, 1) / self.scale[:, None]
 
-    def pieces(self, sentences: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """(int64 [whole words, most pieces] places in `tokens` of the same sentences, bool of the same shape, False
-        where a word has fewer), word by word."""
+    def pieces(
+        self, sentences: Sequence[int], spans: Sequence[Sequence[Span]] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(int64 [spans, most pieces] places in `tokens` of the same sentences, bool of the same shape, False where a
+        span has fewer), sentence by sentence. `spans`: of each of these sentences, (start, end) in its words, all of
+        them whole; where none are given, its whole words."""
         starts = np.cumsum([0, *(self.words.lengths[at] for at in sentences)])
-        whole = [
-            [start + place for place in word]
-            for start, at in zip(starts[:-1].tolist(), sentences, strict=True)
-            for word in self.words.pieces[at]
-            if word
+        spans = [self._whole_words(at) for at in sentences] if spans is None else spans
+        found = [
+            [start + place for word in self.words.pieces[at][slice(*span)] for place in word]
+            for start, at, own in zip(starts[:-1].tolist(), sentences, spans, strict=True)
+            for span in own
         ]
-        most = max(map(len, whole), default=1)
-        places = torch.tensor([word + [word[-1]] * (most - len(word)) for word in whole]).reshape(-1, most)
-        return places, torch.arange(most) < torch.tensor([len(word) for word in whole])[:, None]
+        most = max(map(len, found), default=1)
+        places = torch.tensor([span + [span[-1]] * (most - len(span)) for span in found], dtype=torch.long)
+        counts = torch.tensor([len(span) for span in found], dtype=torch.long)
+        return places.reshape(-1, most), torch.arange(most) < counts[:, None]
+
+    def _whole_words(self, sentence: int) -> list[Span]:
+        return [(at, at + 1) for at, word in enumerate(self.words.pieces[sentence]) if word]
 
 
 def shuffled(sentences: int, size: int, epochs: int, seed: int) -> Iterator[list[int]]:

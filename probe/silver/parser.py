@@ -38,7 +38,7 @@ AT_ONCE = 64  # rows parsed in one go
 @dataclass(frozen=True)
 class ParsedSentence:
     """`text`, the sentence as it stands in its row, white space as single spaces, and its `tree`, in which `line` is
-    the row's number from 1. `spans`: (start, end) in `text` of each of the tree's words."""
+    its number among all that were parsed, from 1. `spans`: (start, end) in `text` of each of the tree's words."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -48,9 +48,9 @@ class ParsedSentence:
 class ParsedRows:
     """The sentences of some rows, parsed as far as they are asked for, and kept for those who ask next.
 
-    `rows` are (number from 1, text). InputError where the pipeline has no tagger or parser."""
+    InputError where the pipeline has no tagger or parser."""
 
-    def __init__(self, meta: Path, rows: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, meta: Path, rows: Sequence[str]) -> None:
         self._found: list[ParsedSentence] = []
         self._rest = _parsed(meta, rows)
 
@@ -79,7 +79,7 @@ def parsed_rows(ctx: ProbeContext, split: Literal["train", "test"], meta: Path) 
     if key not in ctx.kept:
         texts = getattr(ctx.data, split).texts
         order = np.random.default_rng(ctx.seed).permutation(len(texts)).tolist()
-        ctx.kept[key] = ParsedRows(meta, [(row + 1, texts[row]) for row in order])
+        ctx.kept[key] = ParsedRows(meta, [texts[row] for row in order])
     return ctx.kept[key]
 
 
@@ -131,11 +131,10 @@ def _load(meta: Path) -> Language:
     return parser
 
 
-def _parsed(meta: Path, rows: Sequence[tuple[int, str]]) -> Iterator[ParsedSentence]:
-    parser = _load(meta)
-    texts = ((" ".join(text[:MOST_CHARACTERS].split()), number) for number, text in rows)
-    for parsed, number in parser.pipe(texts, as_tuples=True, batch_size=AT_ONCE):
-        yield from (_sentence(span, number) for span in parsed.sents)
+def _parsed(meta: Path, rows: Sequence[str]) -> Iterator[ParsedSentence]:
+    texts = (" ".join(text[:MOST_CHARACTERS].split()) for text in rows)
+    sentences = (span for parsed in _load(meta).pipe(texts, batch_size=AT_ONCE) for span in parsed.sents)
+    yield from (_sentence(span, number) for number, span in enumerate(sentences, 1))
 
 
 def _sentence(span: Span, number: int) -> ParsedSentence:

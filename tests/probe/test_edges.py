@@ -1,5 +1,7 @@
 """Edge probes on planted states."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
@@ -8,9 +10,13 @@ import pytest
 import torch
 from fake_models import WordReader, context, split
 
+from assay.core.artifact import Artifact
+from assay.core.model.predict import TorchPredictor
 from probe.edge_probes import EdgeProbes
+from probe.layer_pieces import LayerPieces
 from probe.probe import Findings
 from probe.probes.edges import EdgesProbe, expected_layer
+from probe.word_pieces import AlignedWords
 
 FILES = {name: str(Path(__file__).parent / "files" / f"{name}.conllu") for name in ("train", "test")}
 NAMES = ("left", "right", "far")
@@ -101,6 +107,87 @@ def test_too_few_pairs_say_so(files: dict[str, str], tmp_path: Path) -> None:
     found = run(files | {"train": treebank(tmp_path / "few", 1, 5)}, WordReader(planted, (4, 9)))
     assert "train and" in (found.skipped or "")
     assert "needs 10 and 5" in (found.skipped or "")
+
+
+def span_file(path: Path, sentences: int, seed: int, sides: int, chance: bool = False) -> str:
+    """Words w{number}_{kind}, all of the kind far but the first of each of two spans, or the first and the last of one:
+    they are left or right, and the label tells both; of one span which of them are there, in whatever order."""
+    rng, lines = np.random.default_rng(seed), []
+    for _ in range(sentences):
+        kinds, targets = ["far"] * 8, []
+        for start in (0, 4):
+            ends = [NAMES[at] for at in rng.integers(2, size=2)]
+            kinds[start], kinds[start + 2] = ends
+            pair = {"span1": [start, start + 2], "span2": [start + 2, start + 4]}
+            spans = pair if sides == 2 else {"span1": [start, start + 3]}
+            label = " ".join(ends if sides == 2 else sorted(ends))
+            targets.append(spans | {"label": f"{rng.integers(3)}" if chance else label})
+        text = " ".join(f"w{rng.integers(10**6)}_{kind}" for kind in kinds)
+        lines.append(json.dumps({"text": text, "targets": targets}))
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def span_files(folder: Path, sides: int, chance: bool = False) -> dict[str, str]:
+    return {
+        "train": span_file(folder / "train.jsonl", 200, 1, sides, chance),
+        "test": span_file(folder / "test.jsonl", 60, 2, sides, chance),
+    }
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_a_label_that_needs_both_ends_is_found_where_it_is(tmp_path: Path, sides: int) -> None:
+    """Who knows one end alone is right half the time; so is the commonest label of single spans."""
+    details = run(span_files(tmp_path, sides), WordReader(planted, (4, 9)), epochs=12).details
+    scores = {layer["layer"]: layer["cumulative"] for layer in details["layers"]}
+    assert scores[0] < 0.65
+    assert scores[5] > 0.9
+    assert details["selectivity"] > 0.3
+    assert max(details["layers"], key=lambda layer: layer["weight"])["layer"] == 5
+    assert (details["relations"], details["n_train"], details["n_test"]) == (sides + 2, 400, 120)
+
+
+def test_spans_with_labels_by_chance_stay_near_chance(tmp_path: Path) -> None:
+    details = run(span_files(tmp_path, 1, chance=True), WordReader(planted, (4, 9))).details
+    assert all(0.2 < layer["cumulative"] < 0.5 for layer in details["layers"])
+    assert abs(details["selectivity"]) < 0.2
+
+
+def test_the_pieces_of_a_span_are_those_of_all_its_words() -> None:
+    words = AlignedWords(["a bb c", "d e"], [6, 4], [[[1], [2, 3], [4]], [[], [2]]], vanished=1, cut=0)
+    states = LayerPieces(words, files=None, scale=torch.ones(1))  # type: ignore[arg-type]
+    places, real = states.pieces([1, 0], [[(1, 2)], [(0, 2), (1, 3)]])
+    assert [row[keep].tolist() for row, keep in zip(places, real, strict=True)] == [[2], [5, 6, 7], [6, 7, 8]]
+    places, real = states.pieces([1, 0])
+    assert [row[keep].tolist() for row, keep in zip(places, real, strict=True)] == [[2], [5], [6, 7], [8]]
+
+
+def test_single_spans_of_a_real_model_and_those_that_are_not_whole_in_it(
+    tmp_path: Path, tiny_artifact: Callable[..., Artifact]
+) -> None:
+    """The variant reads 12 tokens, of which two are separators; the teacher all."""
+    kinds = {"good": "mood", "dull": "mood", "film": "thing", "story": "thing", "music": "thing"}
+    rng, path = np.random.default_rng(3), tmp_path / "spans.jsonl"
+    spans, lines = ([0, 2], [3, 6], [8, 11]), []
+    for _ in range(20):
+        nouns = rng.choice(list(kinds), 3).tolist()
+        text = f"the {nouns[0]} was a great {nouns[1]} the acting with a {nouns[2]}"
+        targets = [{"span1": span, "label": kinds[noun]} for span, noun in zip(spans, nouns, strict=True)]
+        lines.append(json.dumps({"text": text, "targets": targets}))
+    path.write_text("\n".join(lines))
+    artifact, teacher = tiny_artifact(layers=2), tiny_artifact(layers=2, seed=7)
+    probe = EdgesProbe(train=str(path), test=str(path), epochs=2)
+    full, cut = (
+        probe.run(
+            TorchPredictor(artifact, length), context(split(["a row"]), teacher=TorchPredictor(teacher, 32))
+        ).details
+        for length in (32, 12)
+    )
+    assert [full["n_test"], cut["n_test"]] == [60, 40]
+    assert [part["targets"] for part in full["left_out"] + cut["left_out"]] == [0, 0, 20, 20]
+    assert [change["n"] for change in full["teacher"]] == [60] * 3
+    assert [change["n"] for change in cut["teacher"]] == [40] * 3
+    assert all(-1 < change["change"] < 1 for change in cut["teacher"])
 
 
 @pytest.mark.slow

@@ -24,14 +24,14 @@ ROWS = ["The dogs chase\n a cat.  It ran away.", "", "Nobody laughs."]
 
 @pytest.fixture(scope="module")
 def parsed() -> ParsedRows:
-    return ParsedRows(pipeline(), [(at + 1, text) for at, text in enumerate(ROWS)])
+    return ParsedRows(pipeline(), ROWS)
 
 
 @needs_parser
-def test_sentences_stand_in_their_rows_and_have_trees(parsed: ParsedRows) -> None:
+def test_sentences_stand_in_their_rows_and_have_trees_and_numbers_of_their_own(parsed: ParsedRows) -> None:
     found = parsed.first(10)
     assert [each.text for each in found] == ["The dogs chase a cat.", "It ran away.", "Nobody laughs."]
-    assert [each.tree.line for each in found] == [1, 1, 3]
+    assert [each.tree.line for each in found] == [1, 2, 3]
     tree = found[0].tree
     assert tree.words == ("The", "dogs", "chase", "a", "cat", ".")
     assert [found[0].text[slice(*span)] for span in found[0].spans] == list(tree.words)
