@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from probe.fit_memory import check_fit_memory
 from probe.pooling import Pooling, pooled_states
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ class LayerStates:
     pooled: dict[Pooling, list[np.ndarray]]
 
     @classmethod
-    def read(cls, model: SharedStates, parts: Sequence[Examples], poolings: Sequence[Pooling]) -> LayerStates:
-        """States of the texts of these examples."""
+    def read(
+        cls, model: SharedStates, parts: Sequence[Examples], poolings: Sequence[Pooling], number_bytes: int = 4
+    ) -> LayerStates:
+        """States of the texts of these examples. NotGiven before they are read where there is not memory for them and
+        for fits to them, in numbers of so many bytes."""
         texts = sorted({text for part in parts for text in part.texts})
+        check_fit_memory(model, texts, len(texts), len(poolings), number_bytes)
         return cls(model.numbers, {text: i for i, text in enumerate(texts)}, pooled_states(model, texts, poolings))
 
     def of(self, examples: Examples) -> Iterator[PooledLayer]:

@@ -117,21 +117,27 @@ class SharedStates:
             yield _spread(batch, [places[text] for text in read])
         yield from self.files.replay(old, [texts[row] for row in old], batch_size)
 
+    def widths(self, texts: Sequence[str]) -> list[int]:
+        """Of the layers, the embedding output first: where no text was read yet the shortest of these is, and without
+        any there are none."""
+        if texts and not self.files.widths:
+            (batch,) = self.states([min(texts, key=len)])
+            self.files.widths = [state.shape[2] for state in batch.hidden]
+        return self.files.widths
+
     def tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> TokenFiles:
         """The files with all of these texts in them; `lengths` are their numbers of tokens.
 
         NotGiven where there is no room for them, before most of them are read."""
+        self.widths(texts)
         missing = {text: n for text, n in zip(texts, lengths, strict=True) if text not in self.files.held}
-        if missing and not self.files.widths:
-            self._read([min(missing, key=lambda text: missing[text])])
-        new = {text: n for text, n in missing.items() if text not in self.files.held}
-        need = sum(new.values()) * self.files.token_bytes
+        need = sum(missing.values()) * self.files.token_bytes
         if need > self.cache.room_bytes:
             raise NotGiven(
-                f"states of {len(new)} texts of {self.artifact.path.name} take {need / GIB:.1f} GiB as float32, "
+                f"states of {len(missing)} texts of {self.artifact.path.name} take {need / GIB:.1f} GiB as float32, "
                 f"{max(self.cache.room_bytes, 0) / GIB:.1f} GiB may be used in {self.cache.folder}: lower the samples"
             )
-        self._read(list(new))
+        self._read(list(missing))
         return self.files
 
     def _read(self, texts: list[str]) -> None:

@@ -15,15 +15,15 @@ on held-out rows, the code mixes four strengths of regularisation (`probe/online
 
 from __future__ import annotations
 
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
-from probe.job_tasks import TaskName, job_tasks
-from probe.layer_states import LayerStates
+from probe.job_tasks import TaskName, job_tasks, parser_files, parser_of_tasks
+from probe.layer_states import LayerStates, PooledLayer
 from probe.pooling import Pooling
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.tasks import Task, control_labels
@@ -50,6 +50,12 @@ class MdlProbe(Probe):
         found = [_examine(task, states, ctx.seed) for task in tasks]
         return Findings([metric for task in found for metric in _headline(task)], {"tasks": found})
 
+    def inputs(self) -> list[Path]:
+        return parser_files(self.tasks, "mdl.tasks")
+
+    def silver(self) -> str | None:
+        return parser_of_tasks(self.tasks)
+
     def tiny(self) -> MdlProbe:
         return self.model_copy(update={"samples": 32})
 
@@ -75,12 +81,14 @@ def _all_layers(task: Task, states: LayerStates, seed: int) -> list[dict[str, An
     classes = np.unique(task.train.labels)
     order = np.random.default_rng(seed).permutation(len(control))
     labels = [np.searchsorted(classes, part)[order] for part in (task.train.labels, control)]
-    code = partial(online_bits, label_sets=labels, classes=len(classes))
-    layers = list(states.of(task.train))
-    with one_torch_thread_each() as workers:
-        bits = list(at_once(code, (layer.states[order] for layer in layers), workers))
     uniform = len(order) * float(np.log2(len(classes)))
-    return [_layer(layer.number, layer.pooling, uniform, *each) for layer, each in zip(layers, bits, strict=True)]
+
+    def coded(layer: PooledLayer) -> dict[str, Any]:
+        bits = online_bits(layer.states[order], labels, len(classes))
+        return _layer(layer.number, layer.pooling, uniform, *bits)
+
+    with one_torch_thread_each() as workers:
+        return list(at_once(coded, states.of(task.train), workers))
 
 
 def _layer(number: int, pooling: str, uniform: float, bits: float, control_bits: float) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from assay.core.metric import Metric
+from probe.fit_memory import check_memory
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.sample import draw_rows
 
@@ -77,6 +78,7 @@ class SimilarityProbe(Probe):
         from probe.layer_vectors import layer_vectors
 
         readings = self._readings(model, teacher)
+        self._check_memory(readings, len(rows))
         shuffled = np.random.default_rng(ctx.seed).permutation(rows)
         chunks = np.array_split(shuffled, PARTS * -(-len(rows) // (PARTS * CHUNK)))
         for part, chunk in enumerate(chunks):
@@ -90,6 +92,13 @@ class SimilarityProbe(Probe):
 
         own, theirs = model.numbers, teacher.numbers
         return Readings(*chosen_layers(own, theirs, self.max_layers), own, theirs, self.pairwise_samples)
+
+    def _check_memory(self, readings: Readings, rows: int) -> None:
+        """NotGiven where the distances of all pairs of rows want more than there is: RSA has those of each layer twice,
+        and a few more of the one whose ranks it takes."""
+        n = min(rows, self.pairwise_samples)
+        need = n * (n - 1) // 2 * 8 * (2 * len(readings.own) + 2 * len(readings.theirs) + 6)
+        check_memory(f"the distances of {n:,} rows from each other", need, "lower similarity.pairwise_samples")
 
     def _compared(self, readings: Readings, kind: Vectors) -> dict[str, Any]:
         """The matrices of one kind of vectors, or why there are none."""

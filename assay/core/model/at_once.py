@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 Batch = TypeVar("Batch")
 Answer = TypeVar("Answer")
+AHEAD = 2  # batches a worker that are begun and not yet taken: what is in memory does not grow with their number
 
 
 def cores() -> int:
@@ -19,9 +21,15 @@ def cores() -> int:
 
 def at_once(answer: Callable[[Batch], Answer], batches: Iterable[Batch], workers: int) -> Iterator[Answer]:
     """`answer` of each batch, in order. `answer` runs in `workers` threads and must let go of Python's lock while it
-    computes, as torch and onnxruntime do."""
+    computes, as torch and onnxruntime do. Batches are drawn as they are needed, at most `AHEAD` a worker beforehand."""
+    begun: deque[Future[Answer]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(answer, batches)
+        for batch in batches:
+            begun.append(pool.submit(answer, batch))
+            if len(begun) == AHEAD * workers:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 @contextmanager
