@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from assay.core.errors import NotGiven
+from assay.core.errors import NoRoom
 
 if TYPE_CHECKING:
     from probe.shared_states import SharedStates
@@ -22,10 +22,10 @@ GIB = 2**30
 
 
 def check_memory(what: str, need_bytes: int, advice: str) -> None:
-    """NotGiven where this is more than the memory that is free."""
+    """NoRoom where this is more than the memory that is free."""
     free = psutil.virtual_memory().available
     if need_bytes > free:
-        raise NotGiven(
+        raise NoRoom(
             f"{what} take about {need_bytes / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB are free: {advice}"
         )
 
@@ -33,7 +33,7 @@ def check_memory(what: str, need_bytes: int, advice: str) -> None:
 def check_fit_memory(
     model: SharedStates, texts: Sequence[str], vectors: int, held: int = 0, number_bytes: int = 4
 ) -> None:
-    """NotGiven where the classifiers of all layers, each fitted and scored on so many `vectors`, want more memory than
+    """NoRoom where the classifiers of all layers, each fitted and scored on so many `vectors`, want more memory than
     is free. `texts` are some that will be read, of which the widths of the layers are learnt.
 
     held: how many vectors of each layer stay in memory for each that is fitted: the poolings, or none;

@@ -39,7 +39,7 @@ class LayerStates:
     def read(
         cls, model: SharedStates, parts: Sequence[Examples], poolings: Sequence[Pooling], number_bytes: int = 4
     ) -> LayerStates:
-        """States of the texts of these examples. NotGiven before they are read where there is not memory for them and
+        """States of the texts of these examples. NoRoom before they are read where there is not memory for them and
         for fits to them, in numbers of so many bytes."""
         texts = sorted({text for part in parts for text in part.texts})
         check_fit_memory(model, texts, len(texts), len(poolings), number_bytes)

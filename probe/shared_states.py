@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.core.errors import NotGiven
+from assay.core.errors import NoRoom
 from probe.token_files import TokenFiles
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ class SharedStates:
     def tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> TokenFiles:
         """The files with all of these texts in them; `lengths` are their numbers of tokens.
 
-        NotGiven where there is no room for them, before most of them are read."""
+        NoRoom where there is none for them, before most of them are read."""
         self.widths(texts)
         missing = {text: n for text, n in zip(texts, lengths, strict=True) if text not in self.files.held}
         need = sum(missing.values()) * self.files.token_bytes
         if need > self.cache.room_bytes:
-            raise NotGiven(
+            raise NoRoom(
                 f"states of {len(missing)} texts of {self.artifact.path.name} take {need / GIB:.1f} GiB as float32, "
                 f"{max(self.cache.room_bytes, 0) / GIB:.1f} GiB may be used in {self.cache.folder}: lower the samples"
             )

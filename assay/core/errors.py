@@ -42,3 +42,7 @@ class NotGiven(AssayError):
     """A predictor cannot give what was asked, e.g. attentions of an ONNX graph.
 
     Probes turn it into `skipped, because ...`."""
+
+
+class NoRoom(NotGiven):
+    """There is not the memory or the disk for it now; the next run tries again."""

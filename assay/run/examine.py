@@ -19,7 +19,7 @@ import numpy as np
 from assay.core.artifact import Artifact, is_language
 from assay.core.config.job import Chain
 from assay.core.data.prepare import JobData
-from assay.core.errors import NotGiven
+from assay.core.errors import NoRoom, NotGiven
 from assay.core.evaluate import compare, evaluate
 from assay.core.manifest import ERROR, hash_file, key_of, write_atomic, write_json
 from assay.core.metric import Metric
@@ -167,10 +167,10 @@ class Examiner:
     def _probe(self, subject: Subject, name: str, probe: Probe, key: str) -> None:
         path = self._folder(subject) / "probes" / f"{name}.json"
         examined, called = subject.examined(probe.needs)
-        findings = self.known.get(key) or self._find(probe, examined)
+        findings, again = (self.known[key], False) if key in self.known else self._find(probe, examined)
         failed = findings["failed"]
         about = {
-            "key": None if failed else key,  # a failure is tried again by the next run
+            "key": None if failed or again else key,  # the next run tries again
             "probe": name,
             "settings": probe.model_dump(mode="json"),
             "variant": subject.variant,
@@ -180,21 +180,22 @@ class Examiner:
         write_json(path, about | findings)
         if failed:
             self._note(f"{subject.variant}: probe {name}", failed, path)
-        else:
+        elif not again:
             self.known[key] = findings
 
-    def _find(self, probe: Probe, examined: Artifact) -> dict[str, Any]:
+    def _find(self, probe: Probe, examined: Artifact) -> tuple[dict[str, Any], bool]:
+        """What the probe found, and whether it is worth trying again as it is."""
         started = time.monotonic()
-        told_of: dict[str, Any] = {"failed": None}
+        told_of, again = dict[str, Any](failed=None), False
         try:
             about = (self.seed, self.data, self.open(self.teacher), self.display.line)
             findings = probe.run(self.open(examined), ProbeContext(*about, self.states, self.kept))
         except NotGiven as reason:
-            findings = Findings(skipped=one_line(reason))
+            findings, again = Findings(skipped=one_line(reason)), isinstance(reason, NoRoom)
         except Exception as error:
             raise_disk_error(error, self.folder)
             findings, told_of = Findings(), {"failed": one_line(error), "traceback": told(error)}
-        return asdict(findings) | told_of | {"seconds": round(time.monotonic() - started, 2)}
+        return asdict(findings) | told_of | {"seconds": round(time.monotonic() - started, 2)}, again
 
     def _note(self, what: str, error: str, path: Path) -> None:
         self.failed.append(f"{what}: {error} (traceback: {path})")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fake_models import Reader, WordReader, context, split
 
-from assay.core.errors import NotGiven
+from assay.core.errors import NoRoom
 from probe.fit_memory import COPIES, GIB, check_fit_memory
 from probe.probes.erasure import ErasureProbe
 from probe.probes.linear import LinearProbe
@@ -39,7 +39,7 @@ def test_the_need_is_counted_by_hand(monkeypatch: pytest.MonkeyPatch, held: int,
     free(monkeypatch, need)
     check_fit_memory(model, TEXTS, vectors, held, number_bytes)
     free(monkeypatch, need - 1)
-    with pytest.raises(NotGiven, match=f"10,000,000 vectors each take about {need / GIB:.1f} GiB .* lower the samples"):
+    with pytest.raises(NoRoom, match=f"10,000,000 vectors each take about {need / GIB:.1f} GiB .* lower the samples"):
         check_fit_memory(model, TEXTS, vectors, held, number_bytes)
 
 
@@ -61,7 +61,7 @@ def test_a_probe_that_finds_no_memory_reads_a_text_at_most(
     monkeypatch.setattr(model, "states", lambda texts, *more: [read.extend(texts), states(texts, *more)][1])
     given = context(split(TEXTS, [at % 2 for at in range(40)]), teacher=model)
     free(monkeypatch, 100)
-    with pytest.raises(NotGiven, match=r"GiB of memory, 0\.0 GiB are free: lower"):
+    with pytest.raises(NoRoom, match=r"GiB of memory, 0\.0 GiB are free: lower"):
         probe.run(model, given)
     assert len(read) <= 1
     free(monkeypatch, 2**40)
@@ -74,7 +74,7 @@ def test_words_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     model = WordReader(lambda words: [np.array([[len(word), word < "b"] for word in words])] * 2, layers=(0,))
     probe = TokensProbe(train=str(tmp_path / "words"), test=str(tmp_path / "words"), tags="last_column")
     free(monkeypatch, 100)
-    with pytest.raises(NotGiven, match=r"2 layers of .* on 80 vectors each"):
+    with pytest.raises(NoRoom, match=r"2 layers of .* on 80 vectors each"):
         probe.run(model, context(split(TEXTS)))
     free(monkeypatch, 2**40)
     assert probe.run(model, context(split(TEXTS), teacher=model)).details["tasks"][0]["layers"]
