@@ -23,6 +23,7 @@ from reports.charts import Point, scatter
 from reports.claims import TINY, best_trade, claims
 from reports.collect import Run, Variant, collect
 from reports.compare import notes, rows, summary
+from reports.forgotten import forgotten, is_clear
 from reports.head_roles import head_roles
 from reports.likeness import likeness
 from reports.rows import baselines, kept, metric_names, pareto, quality_name
@@ -125,6 +126,7 @@ def _everything(run: Run) -> dict[str, Any]:
         "quality": quality_name(run),
         "metric_names": metric_names(run),
         "trades": trades(run),
+        "forgotten": forgotten(run),
         "head_maps": facts.head_maps(run),
         "linear": linear,
         "attention": findings.attention(run),
@@ -201,6 +203,7 @@ def page_environment() -> jinja2.Environment:
         "title_of": units.title,
         "word": units.word,
         "metric": units.metric,
+        "change": units.change,
         "figure": units.figure,
         "fraction": units.fraction,
         "percent": units.percent,
@@ -217,6 +220,7 @@ def page_environment() -> jinja2.Environment:
         "curve_chart": facts.curve_chart,
         "curve": facts.curve,
         "changed_words": findings.changed_words,
+        "is_clear": is_clear,
         "TEXT_LENGTH": TEXT_LENGTH,
     }
     return environment

@@ -154,6 +154,19 @@ def figure(value: float | None, unit: str = "") -> str:
     return text if unit in ("", "count", "perplexity", "ratio") else f"{text} {unit}"
 
 
+def change(item: Metric | None) -> str:
+    """A difference of shares with its sign and 95 % interval: +0.012 (−0.004 to +0.028)."""
+    if item is None or item.value is None:
+        return NOTHING
+    value, *bounds = (None if each is None else _signed(each) for each in (item.value, item.low, item.high))
+    return f"{value} ({bounds[0]} to {bounds[1]})" if None not in bounds else str(value)
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.3f}"
+    return "0.000" if float(text) == 0 else text.replace("-", "−")
+
+
 def metric(item: Metric | None, interval: bool = True) -> str:
     """A metric with its 95 % interval where there is one: 0.845 (0.821 to 0.866)."""
     if item is None or item.value is None:

@@ -1,0 +1,77 @@
+"""What each variant knows less well than its teacher, or better: all that was compared item by item, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.core.metric import Metric
+from reports.collect import ProbeResult, Run
+from reports.findings import probe_names, results
+
+CHANGE = "_change"
+SCORES = ("accuracy", "uuas", "f1", "p_at_1")  # whose change it can be
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a probe asks: the `score` of the teacher and how much `changes` in each variant, None where that is not
+    known."""
+
+    probe: str
+    asked: str
+    score: Metric | None
+    changes: tuple[Metric | None, ...]
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Rows of the table, the variants that its columns are of, and the `parsers` whose trees or tags stood for true
+    ones in some."""
+
+    variants: tuple[str, ...]
+    rows: tuple[Known, ...]
+    parsers: tuple[str, ...]
+
+
+def forgotten(run: Run) -> Forgotten:
+    """Every change of a share of right answers since the teacher, by probe and by what was asked."""
+    found = {probe: results(run, probe) for probe in probe_names(run)}
+    changed = [result.variant for every in found.values() for result in every if any(_asked(result))]
+    columns = tuple(variant.name for variant in run.variants if variant.name in changed)
+    rows = [_row(run, every, asked, columns) for every in found.values() for asked in _every_asked(every)]
+    told = {row.probe for row in rows}
+    parsers = [result.silver for probe in told for result in found[probe] if result.silver]
+    return Forgotten(columns, tuple(rows), tuple(dict.fromkeys(parsers)))
+
+
+def is_clear(change: Metric | None) -> bool:
+    """Whether the interval leaves 0 out."""
+    if change is None or change.low is None or change.high is None:
+        return False
+    return change.low > 0 or change.high < 0
+
+
+def _row(run: Run, every: list[ProbeResult], asked: str, columns: tuple[str, ...]) -> Known:
+    by_variant = {result.variant: result for result in every}
+    teacher = by_variant.get(run.teacher.name) if run.teacher else None
+    scores = [_metric(teacher, f"{asked}_{score}") for score in SCORES]
+    changes = tuple(_metric(by_variant.get(name), f"{asked}{CHANGE}") for name in columns)
+    return Known(every[0].probe, asked, next(filter(None, scores), None), changes)
+
+
+def _every_asked(every: Iterable[ProbeResult]) -> list[str]:
+    return list(dict.fromkeys(asked for result in every for asked in _asked(result)))
+
+
+def _asked(result: ProbeResult) -> list[str]:
+    """What the probe gives both a score and its change for."""
+    names = {metric.name for metric in result.metrics}
+    changed = [name.removesuffix(CHANGE) for name in names if name.endswith(CHANGE)]
+    known = [asked for asked in changed if any(f"{asked}_{score}" in names for score in SCORES)]
+    order = [metric.name for metric in result.metrics]
+    return sorted(known, key=lambda asked: order.index(f"{asked}{CHANGE}"))
+
+
+def _metric(result: ProbeResult | None, name: str) -> Metric | None:
+    return next((metric for metric in result.metrics if metric.name == name), None) if result else None
