@@ -31,8 +31,15 @@ def loaded(config: Path) -> Job:
 
 
 def need_packages(config: Path) -> None:
-    """Skip where a package that the config takes model or data from is not there, or what is made of it is not."""
-    for address in loaded(config).addresses:
+    """Skip where a package that the config takes model, data or a parser from is not there, or what is made of it is
+    not."""
+    job = loaded(config)
+    for _, probe in job.probes:
+        try:
+            probe.inputs()
+        except InputError as missing:
+            pytest.skip(str(missing))
+    for address in job.addresses:
         if not address.startswith(PACKAGE) and not (ROOT / address).exists():
             pytest.skip(f"{address} is not there; the first comment of {config.name} says what makes it")
         if address.startswith(PACKAGE):
