@@ -13,12 +13,12 @@ import numpy as np
 
 from probe.tasks import Examples
 
-Split = Literal["train", "test"]
+SplitName = Literal["train", "test"]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A text that a task can ask about, the name of its class, and what must not tell the classes apart."""
+    """A text that a task can ask about, the name of its class, and its value of what must not tell the classes apart."""
 
     text: str
     label: str
@@ -46,8 +46,8 @@ def commonest(items: Iterable[Item], most: int) -> list[str]:
     return [name for name, _ in Counter(item.label for item in items).most_common(most)]
 
 
-def side_of(word: str, test_share: float, seed: int) -> Split:
-    """Whether a word may be what a task turns on in training or in test rows: in one of them only, so that a probe
-    cannot know the word."""
+def side_of(word: str, test_share: float, seed: int) -> SplitName:
+    """In the rows of which split a task may turn on this word: never in both, so that a probe cannot know it from
+    training. `test_share`, in [0, 1], of all words are for the test rows."""
     drawn = int.from_bytes(sha256(f"{seed} {word}".encode()).digest()[:6]) / 2**48
     return "test" if drawn < test_share else "train"

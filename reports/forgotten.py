@@ -40,7 +40,7 @@ def forgotten(run: Run) -> Forgotten:
     changed = [result.variant for every in found.values() for result in every if any(_asked(result))]
     columns = tuple(variant.name for variant in run.variants if variant.name in changed)
     rows = [_row(run, every, asked, columns) for every in found.values() for asked in _every_asked(every)]
-    told = {row.probe for row in rows}
+    told = dict.fromkeys(row.probe for row in rows)
     parsers = [result.silver for probe in told for result in found[probe] if result.silver]
     return Forgotten(columns, tuple(rows), tuple(dict.fromkeys(parsers)))
 
@@ -66,11 +66,9 @@ def _every_asked(every: Iterable[ProbeResult]) -> list[str]:
 
 def _asked(result: ProbeResult) -> list[str]:
     """What the probe gives both a score and its change for."""
-    names = {metric.name for metric in result.metrics}
+    names = [metric.name for metric in result.metrics]
     changed = [name.removesuffix(CHANGE) for name in names if name.endswith(CHANGE)]
-    known = [asked for asked in changed if any(f"{asked}_{score}" in names for score in SCORES)]
-    order = [metric.name for metric in result.metrics]
-    return sorted(known, key=lambda asked: order.index(f"{asked}{CHANGE}"))
+    return [asked for asked in changed if any(f"{asked}_{score}" in names for score in SCORES)]
 
 
 def _metric(result: ProbeResult | None, name: str) -> Metric | None:

@@ -34,6 +34,7 @@ from assay.core.model.predict import open_predictor
 from assay.core.plugins import PROBES
 from probe.language.facts import CAPITALS, capitals
 from probe.probe import ProbeContext
+from reports import units
 
 MAX_LENGTH = 128
 TEMPLATES = ["The capital of [X] is [Y].", "[Y] is the capital of [X]."]
@@ -109,8 +110,7 @@ def found_besides(details: dict[str, Any]) -> str:
 
 def line(metric: Metric) -> str:
     """Name, value, interval and number of items."""
-    bounds = f" ({metric.low:.3f} to {metric.high:.3f})" if metric.low is not None else ""
-    return f"  {metric.name} {'none' if metric.value is None else f'{metric.value:.3f}'}{bounds}, n {metric.n}"
+    return f"  {metric.name} {units.metric(metric)}, n {metric.n}"
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from assay.run.examine import Subject
 from assay.run.saved_data import read_split
 from assay.run.sensitivity import find_weights
 from probe.probe import Probe, ProbeContext
+from reports import units
 
 
 def main() -> None:
@@ -111,8 +112,7 @@ def examine(name: str, probe: Probe, subject: Subject, context: ProbeContext, de
 
 def line(metric: Metric) -> str:
     """Name, value, interval and number of items."""
-    bounds = f" ({metric.low:.3f} to {metric.high:.3f})" if metric.low is not None else ""
-    return f"  {metric.name} {'none' if metric.value is None else f'{metric.value:.3f}'}{bounds}, n {metric.n}"
+    return f"  {metric.name} {units.metric(metric)}, n {metric.n}"
 
 
 if __name__ == "__main__":

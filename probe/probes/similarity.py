@@ -94,7 +94,7 @@ class SimilarityProbe(Probe):
         return Readings(*chosen_layers(own, theirs, self.max_layers), own, theirs, self.pairwise_samples)
 
     def _check_memory(self, readings: Readings, rows: int) -> None:
-        """NotGiven where the distances of all pairs of rows want more than there is: RSA has those of each layer twice,
+        """NoRoom where the distances of all pairs of rows want more than there is: RSA has those of each layer twice,
         and a few more of the one whose ranks it takes."""
         n = min(rows, self.pairwise_samples)
         need = n * (n - 1) // 2 * 8 * (2 * len(readings.own) + 2 * len(readings.theirs) + 6)

@@ -19,6 +19,7 @@ from pydantic import Field, PositiveInt
 from assay.core.errors import SettingError
 from assay.core.metric import Metric
 from probe.against_teacher import change_metric, with_teacher
+from probe.balance import SplitName
 from probe.probe import Findings, Needs, Probe, ProbeContext
 from probe.silver.trees import is_silver, parser_of, sentences_of, source_file
 from probe.tagged_words import TaggedSentence, Tags, draw_sentences, read_tagged, tagged
@@ -76,9 +77,7 @@ class TokensProbe(Probe):
         train = self._drawn(ctx, "train", self.train, self.samples)
         return train, self._drawn(ctx, "test", self.test, self.test_samples)
 
-    def _drawn(
-        self, ctx: ProbeContext, split: Literal["train", "test"], address: str, count: int
-    ) -> list[TaggedSentence]:
+    def _drawn(self, ctx: ProbeContext, split: SplitName, address: str, count: int) -> list[TaggedSentence]:
         setting = f"tokens.{split}"
         if is_silver(address) and self.tags != "last_column":
             return [tagged(each, self.tags) for each in sentences_of(address, setting, ctx, split, count)]

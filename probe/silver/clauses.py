@@ -18,8 +18,8 @@ KEEP_CASE = {"NNP", "NNPS"}  # tags of words whose first letter is a capital any
 
 
 class Clauses(NamedTuple):
-    """A sentence as text: the first clause, what joins them (`, and`), the second, and the marks at the end; and the
-    words of both."""
+    """A sentence cut up: the first clause, what joins them (`, and`), the second, and the marks at the end, with the
+    capital already moved from the first clause to the second. `words`: how many each clause has, marks left out."""
 
     first: str
     joint: str

@@ -28,9 +28,11 @@ class Marked(NamedTuple):
 
 
 def tense(sentence: ParsedSentence) -> Marked | None:
-    """`present` or `past` by the tag of the main verb or its first auxiliary; None without a finite verb, as with a
-    modal one."""
+    """`present` or `past` by the tag of the main verb or its first auxiliary; None where there is no finite one, as with
+    modal verbs, or no subject, as in a heading."""
     tree, root = sentence.tree, root_of(sentence.tree)
+    if not any(tree.deprel[at] in SUBJECTS for at in dependents(tree, root)):
+        return None
     verbs = [at for at in dependents(tree, root) if at < root and tree.deprel[at] in AUXILIARIES] + [root]
     name = TENSES.get(tree.xpos[verbs[0]])
     return Marked(name, fold(tree.words[verbs[0]])) if name else None

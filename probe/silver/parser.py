@@ -14,11 +14,12 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assay.core.errors import InputError
+from probe.balance import SplitName
 from probe.treebank import Sentence
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class ParsedRows:
         return new is not None
 
 
-def parsed_rows(ctx: ProbeContext, split: Literal["train", "test"], meta: Path) -> ParsedRows:
+def parsed_rows(ctx: ProbeContext, split: SplitName, meta: Path) -> ParsedRows:
     """The sentences of the job's train or test rows, in an order that the seed gives; one parse for all probes of a
     run."""
     key = f"parsed {meta} {split} {ctx.seed}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
-from probe.balance import Item, Split, balanced, commonest, side_of
+from probe.balance import Item, SplitName, balanced, commonest, side_of
 from probe.silver import clauses, grammar, odd_word
 from probe.silver.parser import ParsedSentence, parsed_rows, pipeline
 from probe.tasks import Task
@@ -31,7 +31,7 @@ ParsedTask = Literal[
     "odd_man_out",
     "coordination_inversion",
 ]
-SPLITS: tuple[Split, ...] = ("train", "test")
+SPLITS: tuple[SplitName, ...] = ("train", "test")
 MOST_SENTENCES = 5000  # looked through in each split
 FEWEST_WORDS, MOST_WORDS = 5, 28
 DEPTHS, ORDERS = 3, 9  # the commonest are classes of their own; of top_constituents the others are one more
@@ -80,7 +80,7 @@ class ParsedTasks:
         rows = balanced(train, classes, self.samples, seed), balanced(test, classes, self.test_samples, seed)
         return Task(name, *rows)
 
-    def _items(self, name: ParsedTask, split: Split) -> Iterator[Item]:
+    def _items(self, name: ParsedTask, split: SplitName) -> Iterator[Item]:
         sentences, allowed = self._sentences[split], partial(self._is_of, split)
         if name in MARKS:
             return _marked(sentences, MARKS[name], allowed)
@@ -93,10 +93,10 @@ class ParsedTasks:
         return (Item(each.text, grammar.top_constituents(each)) for each in sentences)
 
     @cached_property
-    def _sentences(self) -> dict[Split, list[ParsedSentence]]:
+    def _sentences(self) -> dict[SplitName, list[ParsedSentence]]:
         return {split: self._read(split) for split in SPLITS}
 
-    def _read(self, split: Split) -> list[ParsedSentence]:
+    def _read(self, split: SplitName) -> list[ParsedSentence]:
         return [each for each in parsed_rows(self.ctx, split, pipeline()).first(MOST_SENTENCES) if self._fits(each)]
 
     @cached_property
@@ -107,12 +107,13 @@ class ParsedTasks:
     def _fits(self, sentence: ParsedSentence) -> bool:
         return FEWEST_WORDS <= len(sentence.tree.spoken) <= min(MOST_WORDS, self.ctx.data.max_length // 2)
 
-    def _is_of(self, split: Split, word: str) -> bool:
+    def _is_of(self, split: SplitName, word: str) -> bool:
         return side_of(word, self._test_share, self.ctx.seed) == split
 
     @cached_property
     def _test_share(self) -> float:
-        """Of the words that a task turns on: as much as makes both splits equally short of what is asked for."""
+        """Share of the words that tasks turn on which are for test rows, in [0, 1]: as much as makes both splits equally
+        short of what is asked for."""
         train, test = (len(self._sentences[split]) for split in SPLITS)
         missing = self.test_samples * train
         return missing / (missing + self.samples * test) if missing else 0.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from assay.core.errors import InputError, SettingError
+from probe.balance import SplitName
 from probe.numbered_lines import setting_file
 from probe.silver.parser import parsed_rows, pipeline, title
 from probe.tagged_words import drawn
@@ -46,12 +47,15 @@ def sentences_of(
     address: str,
     setting: str,
     ctx: ProbeContext,
-    split: Literal["train", "test"],
+    split: SplitName,
     count: int,
     keep: Callable[[Sentence], bool] = lambda _: True,
     trees: bool = False,
 ) -> list[Sentence]:
-    """At most `count` sentences to keep, drawn from a treebank's, or parsed from the job's rows of that split."""
+    """At most `count` of the sentences to `keep`: drawn from a treebank, or the first that the parser finds in the job's
+    rows of that split, which come in a random order. `trees`: whether heads in a treebank must form trees.
+
+    Raises as `check_source`; also InputError where the pipeline has no tagger or parser."""
     path = source_file(address, setting)
     if is_silver(address):
         return [each.tree for each in parsed_rows(ctx, split, path).first(count, lambda one: keep(one.tree))]

@@ -65,9 +65,7 @@ def test_planted_patterns_give_their_known_figures_under_original_numbers() -> N
     assert found[4, 2]["distance"] == pytest.approx(sum(n * (n - 1) / 2 for n in lengths) / TOKENS)
     assert found[4, 7]["distance"] == 0
     assert (found[1, 3]["same"], found[1, 3]["next"]) == (0, 1)
-    assert found[1, 3]["previous"] == pytest.approx(
-        1 / (TOKENS - 4)
-    )  # the second of two tokens, which looks at the first
+    assert found[1, 3]["previous"] == pytest.approx(1 / (TOKENS - 4))  # of two tokens the second looks at the first
     assert found[1, 0]["same"] == pytest.approx(len(TEXTS) / TOKENS)  # 1 / n of each of n tokens
     assert found[4, 7]["same"] == 1
 

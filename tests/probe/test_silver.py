@@ -9,8 +9,11 @@ from fake_models import context, split
 
 from assay.core.errors import InputError, SettingError
 from probe.probe import Probe
+from probe.probes.edges import EdgesProbe
+from probe.probes.erasure import ErasureProbe
 from probe.probes.heads import HeadsProbe
 from probe.probes.linear import LinearProbe
+from probe.probes.mdl import MdlProbe
 from probe.probes.structure import StructureProbe
 from probe.probes.tokens import TokensProbe
 from probe.probes.trees import TreesProbe
@@ -55,7 +58,7 @@ def test_a_row_is_parsed_once_and_no_further_than_asked(monkeypatch: pytest.Monk
 
 
 @needs_parser
-def test_sentences_are_of_the_split_and_those_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_are_of_the_split_and_those_to_keep() -> None:
     ctx = context(split(["It ran away."]), split(["Nobody laughs."]))
     kept = sentences_of("silver", "structure.train", ctx, "train", 9, lambda tree: "Nobody" in tree.words)
     assert [tree.words for tree in kept] == [("Nobody", "laughs", ".")]
@@ -70,7 +73,10 @@ def test_sentences_are_of_the_split_and_those_to_keep(monkeypatch: pytest.Monkey
         HeadsProbe(treebank="silver"),
         StructureProbe(train="silver", test="silver"),
         TokensProbe(train="silver", test="silver"),
+        EdgesProbe(train="silver", test="silver"),
         LinearProbe(tasks=["length", "tense"]),
+        MdlProbe(tasks=["tense"]),
+        ErasureProbe(tasks=["tense"]),
     ],
     ids=lambda probe: type(probe).__name__,
 )
