@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Literal
 
 import numpy as np
 
+from probe.drawn_share import drawn_share
 from probe.tasks import Examples
 
 SplitName = Literal["train", "test"]
@@ -18,7 +18,7 @@ SplitName = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Item:
-    """A text that a task can ask about, the name of its class, and its value of what must not tell the classes apart."""
+    """A text that a task can ask about, the name of its class, and what must not tell the classes apart."""
 
     text: str
     label: str
@@ -47,7 +47,6 @@ def commonest(items: Iterable[Item], most: int) -> list[str]:
 
 
 def side_of(word: str, test_share: float, seed: int) -> SplitName:
-    """In the rows of which split a task may turn on this word: never in both, so that a probe cannot know it from
-    training. `test_share`, in [0, 1], of all words are for the test rows."""
-    drawn = int.from_bytes(sha256(f"{seed} {word}".encode()).digest()[:6]) / 2**48
-    return "test" if drawn < test_share else "train"
+    """Whether a word that a task turns on may stand in training or in test rows: in one of them only, so that a probe
+    cannot know the word. `test_share` in [0, 1] of the words are for test rows."""
+    return "test" if drawn_share(word, seed, "side ") < test_share else "train"

@@ -25,9 +25,7 @@ def check_memory(what: str, need_bytes: int, advice: str) -> None:
     """NoRoom where this is more than the memory that is free."""
     free = psutil.virtual_memory().available
     if need_bytes > free:
-        raise NoRoom(
-            f"{what} take about {need_bytes / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB are free: {advice}"
-        )
+        raise NoRoom(f"{what} take about {need_bytes / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB are free: {advice}")
 
 
 def check_fit_memory(

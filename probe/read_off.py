@@ -51,6 +51,7 @@ def _examine(task: Task, states: LayerStates, seed: int) -> ReadOff:
     layers = [] if obstacle else _all_layers(task, states, seed)
     told = {
         "task": task.name,
+        "silver": task.silver,
         "chance": task.chance,
         "majority": task.majority,
         "n_train": len(task.train.labels),

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 
+from probe.drawn_share import drawn_share
 from probe.word_spans import fold, replace_words, word_spans
 
 MIN_WORDS = 4  # a shift of a shorter text has at most one place, and often reads well
@@ -38,7 +38,7 @@ def first_word(text: str) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """Examples to fit a probe on and examples to score it with.
+    """Examples to fit a probe on and examples to score it with. `silver`: whether a parser's word stands for the truth.
 
     `kind`: what rows of one kind share, which have one label in the control task (Hewitt and Liang 2019)."""
 
@@ -46,6 +46,7 @@ class Task:
     train: Examples
     test: Examples
     kind: Callable[[str], str] = first_word
+    silver: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -110,8 +111,4 @@ def control_labels(
     """[texts] labels drawn by a hash of each text's kind, in the proportions of the labels `like`."""
     classes, counts = np.unique(like, return_counts=True)
     edges = np.cumsum(counts[:-1]) / counts.sum()
-    return classes[np.searchsorted(edges, [_draw(kind(text), seed) for text in texts], side="right")]
-
-
-def _draw(kind: str, seed: int) -> float:
-    return int.from_bytes(sha256(f"{seed} {kind}".encode()).digest()[:6]) / 2**48
+    return classes[np.searchsorted(edges, [drawn_share(kind(text), seed) for text in texts], side="right")]

@@ -1,5 +1,5 @@
-"""Which of some words of middle frequency a text has (Conneau et al. 2018). The paper takes a thousand, of the ranks
-2,000 to 3,000 of a large corpus; here it is the 20 rarest that stand in enough of the job's rows."""
+"""Which of some words a text has (Conneau et al. 2018). The paper takes a thousand words, of ranks 2,000 to 3,000 of a
+large corpus; here it is the 20 neighbours in rank that give the most rows, so that few of them stand together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from probe.tasks import Task
 from probe.word_spans import fold, word_spans
 
 WORDS = 20
-MOST_ROWS = 5000  # read of each split
-SPARE = 2  # times the rows needed that a word stands in, since rows with two of the words are left out
+STEP = 5  # ranks from one choice of words to the next
+MOST_ROWS = 10_000  # read of each split
+
+Held = Sequence[frozenset[str]]  # the words of each row
 
 
 def word_content_task(
@@ -21,29 +23,39 @@ def word_content_task(
     """Rows with one and only one of the words among their first `max_words`, as many with each."""
     held, held_test = ([_words(text, max_words) for text in part[:MOST_ROWS]] for part in (train, test))
     words = _chosen(held, held_test, samples, test_samples)
-    found, found_test = list(_items(train, held, words)), list(_items(test, held_test, words))
-    return Task(
-        "word_content",
-        balanced(found, words, samples, seed),
-        balanced(found_test, words, test_samples, seed),
-    )
+    rows = balanced(_items(train, held, words), words, samples, seed)
+    return Task("word_content", rows, balanced(_items(test, held_test, words), words, test_samples, seed))
 
 
 def _words(text: str, most: int) -> frozenset[str]:
     return frozenset(fold(text[start:end]) for start, end in word_spans(text)[:most])
 
 
-def _chosen(
-    train: Sequence[frozenset[str]], test: Sequence[frozenset[str]], samples: int, test_samples: int
-) -> list[str]:
-    """The rarest words that stand in enough rows of both."""
-    counts, test_counts = (Counter(word for words in part for word in words) for part in (train, test))
-    least, least_test = SPARE * max(1, samples // WORDS), SPARE * test_samples // WORDS
-    enough = [word for word, n in counts.items() if n >= least and test_counts[word] >= least_test]
-    return sorted(enough, key=lambda word: (counts[word], word))[:WORDS]
+def _chosen(train: Held, test: Held, samples: int, test_samples: int) -> list[str]:
+    """The words by which the split that is shorter of rows has most of what is asked for."""
+    counts = Counter(word for words in train for word in words)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    choices = [ranked[start : start + WORDS] for start in range(0, max(1, len(ranked) - WORDS + 1), STEP)]
+    asked = [(_places(train), samples)] + [(_places(test), test_samples)] * bool(test_samples)
+    return max(choices, key=lambda words: min(_fewest(part, words) / count for part, count in asked))
 
 
-def _items(texts: Sequence[str], held: Sequence[frozenset[str]], words: list[str]) -> Iterator[Item]:
+def _places(held: Held) -> dict[str, list[int]]:
+    """Word -> the rows that have it."""
+    places: dict[str, list[int]] = {}
+    for row, words in enumerate(held):
+        for word in words:
+            places.setdefault(word, []).append(row)
+    return places
+
+
+def _fewest(places: dict[str, list[int]], words: Sequence[str]) -> int:
+    """Rows of the rarest of the words, those with another of them left out."""
+    times = Counter(row for word in words for row in places.get(word, ()))
+    return min(sum(times[row] == 1 for row in places.get(word, ())) for word in words)
+
+
+def _items(texts: Sequence[str], held: Held, words: Sequence[str]) -> Iterator[Item]:
     wanted = frozenset(words)
     for text, own in zip(texts, held, strict=False):
         if len(there := own & wanted) == 1:

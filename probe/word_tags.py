@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from hashlib import sha256
 
 import numpy as np
+
+from probe.drawn_share import drawn_share
 
 
 def control_tags(words: Sequence[str], like: np.ndarray, seed: int) -> np.ndarray:
     """[words] tags by a hash of the word alone, in the proportions of `like`."""
     classes, counts = np.unique(like, return_counts=True)
     edges = np.cumsum(counts[:-1]) / counts.sum()
-    return classes[np.searchsorted(edges, [_draw(word, seed) for word in words], side="right")]
-
-
-def _draw(word: str, seed: int) -> float:
-    return int.from_bytes(sha256(f"{seed} {word}".encode()).digest()[:6]) / 2**48
+    return classes[np.searchsorted(edges, [drawn_share(word, seed) for word in words], side="right")]
 
 
 def most_frequent(tags: Sequence[str]) -> str:

@@ -16,22 +16,26 @@ SCORES = ("accuracy", "uuas", "f1", "p_at_1")  # whose change it can be
 @dataclass(frozen=True)
 class Known:
     """What a probe asks: the `score` of the teacher and how much `changes` in each variant, None where that is not
-    known."""
+    known. `silver`: the parser whose trees or tags stood for true ones."""
 
     probe: str
     asked: str
     score: Metric | None
     changes: tuple[Metric | None, ...]
+    silver: str | None
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Rows of the table, the variants that its columns are of, and the `parsers` whose trees or tags stood for true
-    ones in some."""
+    """Rows of the table, and the variants that its columns are of."""
 
     variants: tuple[str, ...]
     rows: tuple[Known, ...]
-    parsers: tuple[str, ...]
+
+    @property
+    def parsers(self) -> list[str]:
+        """All that some row is silver by."""
+        return list(dict.fromkeys(row.silver for row in self.rows if row.silver))
 
 
 def forgotten(run: Run) -> Forgotten:
@@ -40,9 +44,7 @@ def forgotten(run: Run) -> Forgotten:
     changed = [result.variant for every in found.values() for result in every if any(_asked(result))]
     columns = tuple(variant.name for variant in run.variants if variant.name in changed)
     rows = [_row(run, every, asked, columns) for every in found.values() for asked in _every_asked(every)]
-    told = dict.fromkeys(row.probe for row in rows)
-    parsers = [result.silver for probe in told for result in found[probe] if result.silver]
-    return Forgotten(columns, tuple(rows), tuple(dict.fromkeys(parsers)))
+    return Forgotten(columns, tuple(rows))
 
 
 def is_clear(change: Metric | None) -> bool:
@@ -57,7 +59,14 @@ def _row(run: Run, every: list[ProbeResult], asked: str, columns: tuple[str, ...
     teacher = by_variant.get(run.teacher.name) if run.teacher else None
     scores = [_metric(teacher, f"{asked}_{score}") for score in SCORES]
     changes = tuple(_metric(by_variant.get(name), f"{asked}{CHANGE}") for name in columns)
-    return Known(every[0].probe, asked, next(filter(None, scores), None), changes)
+    silver = next((parser for result in every if (parser := silver_of(result, asked))), None)
+    return Known(every[0].probe, asked, next(filter(None, scores), None), changes, silver)
+
+
+def silver_of(result: ProbeResult, asked: str) -> str | None:
+    """The parser whose word stood for the truth in one task of a probe, which may have others that need none."""
+    tasks = {str(task.get("task")): task for task in result.details.get("tasks") or ()}
+    return result.silver if tasks.get(asked, {}).get("silver", True) else None
 
 
 def _every_asked(every: Iterable[ProbeResult]) -> list[str]:

@@ -42,6 +42,16 @@ def read_split(folder: Path, name: str) -> Split:
     return Split(list(table["text"]), labels, list(table["row"]))
 
 
+def read_job_data(run: Path) -> JobData:
+    """All rows of a run, as its `run.json` and `data/` tell. InputError where one of the files is not there."""
+    try:
+        record = json.loads((run / "run.json").read_text())
+    except FileNotFoundError:
+        raise InputError(f"{run}: no run.json, so no run") from None
+    splits = (read_split(run / "data", name) for name in NAMES)
+    return JobData(*splits, tuple(record["labels"]), record["task"], "", record["job"]["data"]["max_length"])
+
+
 def as_parquet(table: pd.DataFrame) -> bytes:
     """The table as the bytes of a parquet file."""
     buffer = io.BytesIO()

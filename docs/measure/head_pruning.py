@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from statistics import mean
@@ -24,7 +25,7 @@ from assay.core.data.prepare import JobData
 from assay.core.machine import describe_machine
 from assay.core.model.masks import mask_heads
 from assay.core.model.predict import TorchPredictor
-from assay.run.saved_data import read_split
+from assay.run.saved_data import read_job_data
 from assay.run.sensitivity import find_weights
 from compress.pruning import removal_rounds, score_units, scoring_subject
 from compress.scores.subject import Subject
@@ -79,10 +80,8 @@ def teacher_of(run: Path, rows: int) -> tuple[Artifact, JobData]:
     """The teacher and the rows of a run, at most `rows` test rows."""
     record = json.loads((run / "run.json").read_text())
     _, artifact = find_weights(run, record, "teacher")
-    train, test = (read_split(run / "data", name) for name in ("train", "test"))
-    test = test.take(range(min(rows, len(test))))
-    length = record["job"]["data"]["max_length"]
-    return artifact, JobData(train, test, test, artifact.labels, record["task"], artifact.key, length)
+    data = read_job_data(run)
+    return artifact, replace(data, test=data.test.take(range(min(rows, len(data.test)))), fingerprint=artifact.key)
 
 
 def removed(name: str, subject: Subject) -> Iterator[tuple[int, Kept]]:

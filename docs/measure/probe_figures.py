@@ -22,7 +22,6 @@ from typing import Any
 import torch
 
 from assay.core.artifact import open_finished
-from assay.core.data.prepare import JobData
 from assay.core.errors import NotGiven
 from assay.core.machine import describe_machine, package_versions
 from assay.core.metric import Metric
@@ -30,7 +29,7 @@ from assay.core.model.generations import quiet_transformers
 from assay.core.model.predict import open_predictor
 from assay.core.plugins import PROBES
 from assay.run.examine import Subject
-from assay.run.saved_data import read_split
+from assay.run.saved_data import read_job_data
 from assay.run.sensitivity import find_weights
 from probe.probe import Probe, ProbeContext
 from reports import units
@@ -41,7 +40,7 @@ def main() -> None:
     asked = arguments()
     torch.set_num_threads(1)
     record = json.loads((asked.run / "run.json").read_text())
-    data, seed = rows_of(asked.run, record), record["seed"]
+    data, seed = read_job_data(asked.run), record["seed"]
     subjects = [subject(asked.run, record, name) for name in asked.variants.split(",")]
     _, teacher = find_weights(asked.run, record, "teacher")
     machine, versions = describe_machine(), package_versions()
@@ -78,13 +77,6 @@ def setting(text: str) -> tuple[str, Any]:
 def with_settings(probe: type[Probe], given: dict[str, Any]) -> Probe:
     """The probe with those of the settings that it has."""
     return probe(**{name: value for name, value in given.items() if name in probe.model_fields})
-
-
-def rows_of(run: Path, record: dict[str, Any]) -> JobData:
-    """The rows of a run."""
-    train, validation, test = (read_split(run / "data", name) for name in ("train", "validation", "test"))
-    length = record["job"]["data"]["max_length"]
-    return JobData(train, validation, test, tuple(record["labels"]), record["task"], "", length)
 
 
 def subject(run: Path, record: dict[str, Any], variant: str) -> Subject:

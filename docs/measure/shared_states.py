@@ -18,13 +18,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from assay.core.artifact import open_finished
-from assay.core.data.prepare import JobData, Split
 from assay.core.machine import describe_machine
 from assay.core.model.predict import StateBatch, TorchPredictor
 from assay.core.plugins import PROBES
+from assay.run.saved_data import read_job_data
 from probe.probe import ProbeContext
 
 
@@ -37,14 +35,6 @@ class Counted(TorchPredictor):
         """As a TorchPredictor does."""
         self.read += len(texts)
         yield from super().states(texts, batch_size, attentions)
-
-
-def rows(run: Path, max_length: int) -> JobData:
-    """The run's train and test rows."""
-    tables = [pd.read_parquet(run / "data" / f"{name}.parquet") for name in ("train", "test")]
-    train, test = (Split(part.text.tolist(), part.label.to_numpy(), part.row.tolist()) for part in tables)
-    labels = tuple(json.loads((run / "data" / "data.json").read_text())["labels"])
-    return JobData(train, test, test, labels, "text-classification", "", max_length)
 
 
 def probes(samples: int) -> list[Any]:
@@ -78,14 +68,13 @@ def main() -> None:
     arguments.add_argument("--run", type=Path, default=Path("runs/quickstart"))
     arguments.add_argument("--variant", default="half_depth")
     arguments.add_argument("--samples", type=int, default=400)
-    arguments.add_argument("--max-length", type=int, default=64)
     arguments.add_argument("--seed", type=int, default=13)
     given = arguments.parse_args()
     variants = {each["variant"]: each for each in json.loads((given.run / "run.json").read_text())["variants"]}
     paths = [[given.run / step["path"] for step in variants[name]["steps"]] for name in ("teacher", given.variant)]
     weights = [[path for path in each if (path / "model.safetensors").is_file()][-1] for each in paths]
-    models = [Counted(open_finished(folder), given.max_length) for folder in weights]
-    data, asked = rows(given.run, given.max_length), probes(given.samples)
+    data, asked = read_job_data(given.run), probes(given.samples)
+    models = [Counted(open_finished(folder), data.max_length) for folder in weights]
 
     def fresh() -> ProbeContext:
         return ProbeContext(given.seed, data, models[0])

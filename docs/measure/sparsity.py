@@ -20,7 +20,7 @@ from assay.core.artifact import Artifact, open_finished
 from assay.core.data.prepare import JobData, Split
 from assay.core.manifest import Manifest
 from assay.core.model.predict import open_predictor
-from assay.run.saved_data import read_split
+from assay.run.saved_data import read_job_data
 from assay.run.sensitivity import find_weights
 from compress.step import Context
 from compress.steps.prune_weights import PruneWeights
@@ -41,9 +41,8 @@ def main() -> None:
     logging.set_verbosity_error()
     record = json.loads((asked.run / "run.json").read_text())
     _, teacher = find_weights(asked.run, record, "teacher")
-    train, validation, test = (read_split(asked.run / "data", name) for name in ("train", "validation", "test"))
-    length = record["job"]["data"]["max_length"]
-    data = JobData(train, validation, test, tuple(record["labels"]), record["task"], "", length)
+    data = read_job_data(asked.run)
+    test, length = data.test, data.max_length
     print(f"teacher: {accuracy(teacher, test, length):.3f} on {len(test)} rows", flush=True)
     for name, settings in WAYS.items():
         with tempfile.TemporaryDirectory() as folder:

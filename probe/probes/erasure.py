@@ -81,6 +81,7 @@ class ErasureProbe(Probe):
         layers = [] if obstacle else _all_layers(task, states)
         return {
             "task": task.name,
+            "silver": task.silver,
             "majority": task.majority,
             "n_train": len(task.train.labels),
             "n_test": len(task.test.labels),

@@ -65,6 +65,7 @@ def _examine(task: Task, states: LayerStates, seed: int) -> dict[str, Any]:
     n, classes = len(task.train.labels), len(np.unique(task.train.labels))
     return {
         "task": task.name,
+        "silver": task.silver,
         "classes": classes,
         "n": n,
         "uniform_bits": n * float(np.log2(max(classes, 1))),

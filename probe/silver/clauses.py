@@ -67,7 +67,7 @@ def _cut(sentence: ParsedSentence, last: int, start: int, end: int, words: tuple
     first, joint = text[: spans[last][1]], text[spans[last][1] : spans[start][0]]
     second, marks = text[spans[start][0] : spans[end][1]], text[spans[end][1] :]
     if text[:1].isupper():
-        keep = tree.xpos[0] in KEEP_CASE or tree.words[0] == "I"
+        keep = tree.xpos[0] in KEEP_CASE or tree.words[0] == "I" or text[1:2].isupper()
         first = first if keep else first[:1].lower() + first[1:]
         second = second[:1].upper() + second[1:]
     return Clauses(first, joint, second, marks, words)

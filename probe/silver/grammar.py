@@ -28,8 +28,8 @@ class Marked(NamedTuple):
 
 
 def tense(sentence: ParsedSentence) -> Marked | None:
-    """`present` or `past` by the tag of the main verb or its first auxiliary; None where there is no finite one, as with
-    modal verbs, or no subject, as in a heading."""
+    """`present` or `past` by the tag of the main verb or its first auxiliary; None where there is no finite one, as
+    with modal verbs, or no subject, as in a heading."""
     tree, root = sentence.tree, root_of(sentence.tree)
     if not any(tree.deprel[at] in SUBJECTS for at in dependents(tree, root)):
         return None

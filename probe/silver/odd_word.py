@@ -69,8 +69,8 @@ def odd_items(
     allowed: Callable[[str], bool],
     seed: int,
 ) -> Iterator[Item]:
-    """Sentences that could have an odd word, each with one or without by chance; `allowed` are the words that may be
-    put in."""
+    """Sentences that could have an odd word, each with one or without by chance; `allowed` are the words that may stand
+    there."""
     rng = np.random.default_rng(seed)
     for sentence in sentences:
         for at in rng.permutation(_places(sentence.tree)).tolist():
@@ -89,6 +89,8 @@ def _others(
     sentence: ParsedSentence, at: int, bigrams: Bigrams, tags: dict[str, str], allowed: Callable[[str], bool]
 ) -> list[str]:
     before, word, behind = (fold(each) for each in sentence.tree.words[at - 1 : at + 2])
+    if not allowed(word):
+        return []  # in rows of one split it would be intact wherever it stands
     if not (bigrams.count(before, word) and bigrams.count(word, behind)):
         return []  # not words as they are counted: a part of one, or a mark beside it
     found = bigrams.fill(before, word, behind)

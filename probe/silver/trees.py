@@ -52,8 +52,8 @@ def sentences_of(
     keep: Callable[[Sentence], bool] = lambda _: True,
     trees: bool = False,
 ) -> list[Sentence]:
-    """At most `count` of the sentences to `keep`: drawn from a treebank, or the first that the parser finds in the job's
-    rows of that split, which come in a random order. `trees`: whether heads in a treebank must form trees.
+    """At most `count` of the sentences to `keep`: drawn from a treebank, or the first that the parser finds in the
+    job's rows of that split, shuffled. `trees`: whether the heads in a treebank must form trees.
 
     Raises as `check_source`; also InputError where the pipeline has no tagger or parser."""
     path = source_file(address, setting)

@@ -41,7 +41,7 @@ def test_changes_stand_beside_the_teachers_score_and_clear_ones_are_bold(folder:
     by_variant = dict(zip(table.variants, row.changes, strict=True))
     assert {name: is_clear(each) for name, each in by_variant.items() if each} == {"int8": True, "half_depth": False}
     assert not {("custom", "word_surprisal"), ("erasure", "length_amnesic")} & set(rows)
-    assert table.parsers == ("parser 1.0",)
+    assert table.parsers == ["parser 1.0"]
     page = render(run)
     assert "<strong>−0.020 (−0.030 to −0.010)</strong>" in page
     assert "−0.010 (−0.030 to +0.010)</td>" in page
@@ -68,3 +68,11 @@ def test_a_run_that_compared_nothing_has_no_such_section(folder: Path) -> None:
 )
 def test_a_change_has_its_sign(item: Metric | None, told: str) -> None:
     assert change(item) == told
+
+
+def test_a_task_that_needs_no_parser_is_not_silver(folder: Path) -> None:
+    tasks = [{"task": "length", "silver": False}, {"task": "tense", "silver": True}]
+    metrics = [metric(f"{name}_{what}", 0.5) for name in ("length", "tense") for what in ("accuracy", "change")]
+    add(folder, "int8", "custom", *metrics, silver="parser 1.0", details={"tasks": tasks})
+    silver = {row.asked: row.silver for row in forgotten(collect(folder)).rows if row.probe == "custom"}
+    assert silver == {"length": None, "tense": "parser 1.0"}
