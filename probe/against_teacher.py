@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from assay.core.errors import NotGiven
+from assay.core.errors import NoRoom, NotGiven
 from assay.core.metric import Metric
 from probe.by_sentence import change_interval
 
@@ -22,7 +22,8 @@ def with_teacher(
     probe: Probe, model: Predictor, ctx: ProbeContext, find: Callable[[Predictor], Found]
 ) -> tuple[Found, Found | None]:
     """What `find` tells of the model and of the teacher, None where the model is the teacher or the teacher shows no
-    states. Of each model once for all variants of a run."""
+    states. Of each model once for all variants of a run. NoRoom from either: the difference can be told once there is
+    room."""
 
     def once(of: Predictor) -> Found:
         key = f"{type(probe).__name__} {probe.model_dump_json()} {ctx.seed} {of.artifact.key}"
@@ -35,6 +36,8 @@ def with_teacher(
         return own, None
     try:
         return own, once(ctx.teacher)
+    except NoRoom:
+        raise
     except NotGiven:
         return own, None
 

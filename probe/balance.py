@@ -18,18 +18,25 @@ SplitName = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Item:
-    """A text that a task can ask about, the name of its class, and what must not tell the classes apart."""
+    """A text that a task can ask about, the name of its class, and what must not tell the classes apart. `made_of`: the
+    text that it was before it was changed."""
 
     text: str
     label: str
     stratum: Hashable = None
+    made_of: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Items of one origin are not two."""
+        return self.made_of or self.text
 
 
 def balanced(items: Iterable[Item], classes: Sequence[str], count: int, seed: int) -> Examples:
     """At most `count` items, as many of each class in every stratum, drawn by chance; labels are places in `classes`.
-    A text that stands there twice is taken once."""
+    Of several of one origin one is taken."""
     rng = np.random.default_rng(seed)
-    once = list({item.text: item for item in items}.values())
+    once = list({item.origin: item for item in items}.values())
     cells: dict[Hashable, dict[str, list[Item]]] = defaultdict(lambda: {name: [] for name in classes})
     for at in rng.permutation(len(once)).tolist():
         if once[at].label in classes:

@@ -34,6 +34,10 @@ class EdgeReading:
             spread[number][counts] = answers
         return cls(None, told, spread, np.repeat(np.arange(len(whole)), [len(own) for own in whole]))
 
+    def change(self, theirs: EdgeReading) -> dict[str, Any]:
+        """The same with all layers of each."""
+        return paired_change(self.right[max(self.right)], theirs.right[max(theirs.right)], self.owners)
+
     def changes(self, theirs: EdgeReading) -> list[dict[str, Any]]:
         """The share of right labels less the teacher's with the layers up to the same number, on targets that count in
         both."""

@@ -24,6 +24,13 @@ def portions(rows: int) -> list[int]:
     return [end for end in ends if end >= min(FEWEST, rows)]
 
 
+def obstacle(rows: int) -> str | None:
+    """Why no code of so many rows says anything, or None: with one portion nothing is fitted."""
+    if len(portions(rows)) > 1:
+        return None
+    return f"{rows} rows are one portion, so nothing is fitted; needs {2 * FEWEST}"
+
+
 def online_bits(states: Tensor, label_sets: Sequence[np.ndarray], classes: int) -> list[float]:
     """Bits of each label set, int64 [rows] below `classes`, sent in the order of `states` [rows, width].
 

@@ -32,7 +32,7 @@ class _Line(NamedTuple):
 
 def is_span_file(address: str) -> bool:
     """Told by the ending."""
-    return Path(address).suffix in ENDINGS
+    return Path(address).suffix.lower() in ENDINGS
 
 
 def read_spans(path: Path) -> list[TargetSentence]:
@@ -96,7 +96,7 @@ def _labels(target: dict[str, Any]) -> list[str]:
     labels = given if isinstance(given, list) else [given]
     if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
         raise ValueError(f"label is {given!r}; it must be text, or a list of text")
-    return [label.strip() for label in labels]
+    return list(dict.fromkeys(label.strip() for label in labels))
 
 
 def _check_sides(path: Path, lines: Sequence[_Line]) -> None:

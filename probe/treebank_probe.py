@@ -41,10 +41,10 @@ class TreebankProbe(Probe):
     def sentences(self, ctx: ProbeContext) -> tuple[list[Sentence], list[Sentence]]:
         """Those drawn for training and for testing. InputError where a file is not what it should be."""
         (train, train_setting), (test, test_setting) = self._sources
-        return (
-            sentences_of(train, train_setting, ctx, "train", self.samples, self._long_enough, self.trees),
-            sentences_of(test, test_setting, ctx, "test", self.test_samples, self._long_enough, self.trees),
-        )
+        fit = sentences_of(train, train_setting, ctx, "train", self.samples, self._long_enough, self.trees)
+        known = {sentence.words for sentence in fit}
+        count = self.test_samples
+        return fit, sentences_of(test, test_setting, ctx, "test", count, self._long_enough, self.trees, known)
 
     @property
     def _sources(self) -> list[tuple[str, str]]:

@@ -35,6 +35,8 @@ def _chosen(train: Held, test: Held, samples: int, test_samples: int) -> list[st
     """The words by which the split that is shorter of rows has most of what is asked for."""
     counts = Counter(word for words in train for word in words)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    if not ranked:
+        return []
     choices = [ranked[start : start + WORDS] for start in range(0, max(1, len(ranked) - WORDS + 1), STEP)]
     asked = [(_places(train), samples)] + [(_places(test), test_samples)] * bool(test_samples)
     return max(choices, key=lambda words: min(_fewest(part, words) / count for part, count in asked))

@@ -19,6 +19,7 @@ from reports.rows import OTHER_TOKENS
 
 # Cells of one map and of all maps: beyond them evenly spaced layers are shown, and the page says which.
 MOST_CELLS, MOST_CELLS_IN_ALL = 400, 1200
+BEFORE_EXPORT = "torch weights before export"
 BY_LAYER = ("linear", "tokens", "senteval")  # probes whose tasks are classifiers a layer
 OWN_SECTION = ("linear", "attention", "typos", "fidelity", "similarity", "attribution", "heads")
 # Figures of a head's attention and their columns, of texts and of images.
@@ -186,7 +187,7 @@ def _identity(result: ProbeResult) -> str:
 
 
 def _found(group: Sequence[ProbeResult]) -> Found:
-    before = tuple(result.variant for result in group if result.examined == "torch weights before export")
+    before = tuple(result.variant for result in group if result.examined == BEFORE_EXPORT)
     return Found(tuple(result.variant for result in group), group[0], before)
 
 

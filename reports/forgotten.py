@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.metric import Metric
 from reports.collect import ProbeResult, Run
-from reports.findings import probe_names, results
+from reports.findings import BEFORE_EXPORT, probe_names, results
 
 CHANGE = "_change"
 SCORES = ("accuracy", "uuas", "f1", "p_at_1")  # whose change it can be
@@ -27,10 +27,12 @@ class Known:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Rows of the table, and the variants that its columns are of."""
+    """Rows of the table, the variants that its columns are of, and what was examined as weights before their export,
+    such as `int8 (linear, tokens)`."""
 
     variants: tuple[str, ...]
     rows: tuple[Known, ...]
+    before_export: tuple[str, ...]
 
     @property
     def parsers(self) -> list[str]:
@@ -44,7 +46,17 @@ def forgotten(run: Run) -> Forgotten:
     changed = [result.variant for every in found.values() for result in every if any(_asked(result))]
     columns = tuple(variant.name for variant in run.variants if variant.name in changed)
     rows = [_row(run, every, asked, columns) for every in found.values() for asked in _every_asked(every)]
-    return Forgotten(columns, tuple(rows))
+    return Forgotten(columns, tuple(rows), tuple(_before_export(found, rows, columns)))
+
+
+def _before_export(
+    found: Mapping[str, Sequence[ProbeResult]], rows: Sequence[Known], columns: Sequence[str]
+) -> Iterator[str]:
+    shown = [result for probe in dict.fromkeys(row.probe for row in rows) for result in found[probe]]
+    for name in columns:
+        probes = [each.probe for each in shown if each.variant == name and each.examined == BEFORE_EXPORT]
+        if probes:
+            yield f"{name} ({', '.join(probes)})"
 
 
 def is_clear(change: Metric | None) -> bool:

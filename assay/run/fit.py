@@ -25,6 +25,8 @@ def check_fit(job: Job, source: Artifact) -> None:
             if is_image(job.task) and not probe.images:
                 raise InputError("examines models of texts, and the rows of this job are images; remove it")
             probe.check()
+            if is_image(job.task) and probe.silver():
+                raise InputError("parses texts, and the rows of this job are images; leave out what needs a parser")
         except InputError as error:
             problems.append(_problem(("probes", index), name, error))
     replace(job.document, problems=problems).raise_problems()

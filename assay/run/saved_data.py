@@ -48,8 +48,9 @@ def read_job_data(run: Path) -> JobData:
         record = json.loads((run / "run.json").read_text())
     except FileNotFoundError:
         raise InputError(f"{run}: no run.json, so no run") from None
-    splits = (read_split(run / "data", name) for name in NAMES)
-    return JobData(*splits, tuple(record["labels"]), record["task"], "", record["job"]["data"]["max_length"])
+    train, validation, test = (read_split(run / "data", name) for name in NAMES)
+    length = record["job"]["data"]["max_length"]
+    return JobData(train, validation, test, tuple(record["labels"]), record["task"], "", length)
 
 
 def as_parquet(table: pd.DataFrame) -> bytes:

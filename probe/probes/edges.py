@@ -41,7 +41,7 @@ class EdgesProbe(TreebankProbe):
     """`train` and `test` may also be files of spans. A target's spans become vectors of width `projection`, by way of
     `spans`; then comes a layer of width `hidden`."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     spans: Literal["attention", "mean"] = "attention"
     projection: PositiveInt = 64
@@ -64,8 +64,8 @@ class EdgesProbe(TreebankProbe):
         own, theirs = with_teacher(self, model, ctx, lambda of: self._examine(of, ctx, *parts))
         if own.skipped:
             return Findings(skipped=own.skipped)
-        changes = own.changes(theirs) if theirs else []
-        return Findings(_headline(own.told, changes), own.told | {"teacher": changes})
+        told = own.told | {"teacher": own.changes(theirs) if theirs else []}
+        return Findings(_headline(own.told, own.change(theirs) if theirs else None), told)
 
     def _targets(self, ctx: ProbeContext) -> list[list[TargetSentence]]:
         """Of the sentences drawn for training and for testing."""
@@ -97,12 +97,16 @@ class EdgesProbe(TreebankProbe):
         from probe.layer_pieces import LayerPieces
 
         box = ctx.states.of(model)
+        if not all(parts):
+            return EdgeReading("no sentence to train on or to test on")
         states = [LayerPieces.read(box, [each.words for each in part]) for part in parts]
         train, test = (AskedTargets.of(part, own.words.pieces) for part, own in zip(parts, states, strict=True))
         names, counts = sorted({target.label for target in train.every}), [len(train.every), len(test.every)]
         if counts[0] < FEWEST_TRAIN or counts[1] < FEWEST_TEST or len(names) < 2:
             need = f"needs {FEWEST_TRAIN} and {FEWEST_TEST} of 2 labels"
             return EdgeReading(f"{counts[0]} train and {counts[1]} test targets of {len(names)} labels, {need}")
+        if not any(target.label in names for target in test.every):
+            return EdgeReading(f"no label of a test target is in training, which has {', '.join(names[:5])}")
         numbers = [numbered(asked, train.every, names, ctx.seed) for asked in (train, test)]
         probes = self._trained(states[0], numbers[0], len(names), ctx.seed)
         told, right = _scores(probes, states[1], numbers[1], box.numbers)
@@ -170,11 +174,11 @@ def _left_out(sentences: list[TargetSentence], asked: AskedTargets, states: Laye
     }
 
 
-def _headline(found: dict[str, Any], changes: list[dict[str, Any]]) -> list[Metric]:
+def _headline(found: dict[str, Any], change: dict[str, Any] | None) -> list[Metric]:
     last, n = found["layers"][-1], found["n_test"]
     return [
         Metric("edges_accuracy", found["accuracy"], "fraction", None, n, last["low"], last["high"]),
-        *(change_metric("edges_change", change) for change in changes[-1:]),
+        *([change_metric("edges_change", change)] if change else []),
         Metric("edges_selectivity", found["selectivity"], "fraction", None, n),
         Metric("edges_expected_layer", found["expected_layer"], "layer", None, n),
         Metric("edges_centre_of_gravity", found["centre_of_gravity"], "layer", None, n),

@@ -61,7 +61,9 @@ class MdlProbe(Probe):
 
 
 def _examine(task: Task, states: LayerStates, seed: int) -> dict[str, Any]:
-    obstacle = task.obstacle(0)
+    from probe.online_code import obstacle as too_few
+
+    obstacle = task.obstacle(0) or too_few(len(task.train.labels))
     n, classes = len(task.train.labels), len(np.unique(task.train.labels))
     return {
         "task": task.name,

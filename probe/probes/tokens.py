@@ -9,6 +9,7 @@ not whole within the tokens a model reads, are counted and left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -75,12 +76,16 @@ class TokensProbe(Probe):
 
     def _sentences(self, ctx: ProbeContext) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
         train = self._drawn(ctx, "train", self.train, self.samples)
-        return train, self._drawn(ctx, "test", self.test, self.test_samples)
+        known = {sentence.words for sentence in train}
+        return train, self._drawn(ctx, "test", self.test, self.test_samples, known)
 
-    def _drawn(self, ctx: ProbeContext, split: SplitName, address: str, count: int) -> list[TaggedSentence]:
+    def _drawn(
+        self, ctx: ProbeContext, split: SplitName, address: str, count: int, known: Collection[tuple[str, ...]] = ()
+    ) -> list[TaggedSentence]:
         setting = f"tokens.{split}"
         if is_silver(address) and self.tags != "last_column":
-            return [tagged(each, self.tags) for each in sentences_of(address, setting, ctx, split, count)]
+            parsed = sentences_of(address, setting, ctx, split, count, known=known)
+            return [tagged(each, self.tags) for each in parsed]
         return draw_sentences(read_tagged(source_file(address, setting), self.tags), count, ctx.seed)
 
     def _examine(self, model: Predictor, ctx: ProbeContext, train: Words, test: Words) -> Reading:

@@ -42,7 +42,7 @@ def clause_items(sentences: Iterable[ParsedSentence], seed: int) -> Iterator[Ite
             inverted = bool(rng.integers(2))
             shown = clauses.words[::-1] if inverted else clauses.words
             text = clauses.inverted if inverted else sentence.text
-            yield Item(text, CLASSES[inverted], int(np.sign(shown[0] - shown[1])))
+            yield Item(text, CLASSES[inverted], int(np.sign(shown[0] - shown[1])), sentence.text)
 
 
 def two_clauses(sentence: ParsedSentence) -> Clauses | None:

@@ -76,7 +76,8 @@ def odd_items(
         for at in rng.permutation(_places(sentence.tree)).tolist():
             if others := _others(sentence, at, bigrams, tags, allowed):
                 odd, word = bool(rng.integers(2)), str(rng.choice(others))
-                yield Item(_with(sentence, at, word) if odd else sentence.text, CLASSES[odd])
+                text = _with(sentence, at, word) if odd else sentence.text
+                yield Item(text, CLASSES[odd], made_of=sentence.text)
                 break
 
 

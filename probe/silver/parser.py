@@ -24,7 +24,7 @@ from probe.treebank import UNKNOWN, Sentence
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Span
+    from spacy.tokens import Span, Token
 
     from probe.probe import ProbeContext
 
@@ -52,6 +52,7 @@ class ParsedRows:
     def __init__(self, meta: Path, rows: Sequence[str]) -> None:
         self._found: list[ParsedSentence] = []
         self._rest = _parsed(meta, rows)
+        self._broken: Exception | None = None
 
     def __iter__(self) -> Iterator[ParsedSentence]:
         at = 0
@@ -64,8 +65,15 @@ class ParsedRows:
         return list(islice(filter(keep, self), count))
 
     def _more(self) -> bool:
-        """One more is parsed; False where there is none."""
-        new = next(self._rest, None)
+        """One more is parsed; False where there is none. What broke the parse is raised each time, since what was
+        parsed until then is not all."""
+        if self._broken:
+            raise self._broken
+        try:
+            new = next(self._rest, None)
+        except Exception as error:
+            self._broken = error
+            raise
         if new is not None:
             self._found.append(new)
         return new is not None
@@ -117,11 +125,21 @@ def title(meta: Path) -> str:
 
 
 def _told(meta: Path) -> dict[str, Any]:
-    return json.loads(meta.read_text(encoding="utf-8"))
+    """InputError where it is not what spaCy writes."""
+    try:
+        told = json.loads(meta.read_text(encoding="utf-8"))
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not {"lang", "name", "version", "pipeline"} <= told.keys():
+        raise InputError(f"needs a parser, and {meta} is of no spaCy pipeline")
+    return told
 
 
 def _meta_files(package: str) -> list[Path]:
-    spec = find_spec(package)
+    try:
+        spec = find_spec(package)
+    except ValueError:  # of a module that no file was loaded for
+        return []
     folders = (spec.submodule_search_locations or []) if spec else []
     return [path for folder in folders for path in sorted(Path(folder).glob("*/meta.json"))]
 
@@ -136,17 +154,25 @@ def _load(meta: Path) -> Language:
 def _parsed(meta: Path, rows: Sequence[str]) -> Iterator[ParsedSentence]:
     texts = (" ".join(text[:MOST_CHARACTERS].split()) for text in rows)
     sentences = (span for parsed in _load(meta).pipe(texts, batch_size=AT_ONCE) for span in parsed.sents)
-    yield from (_sentence(span, number) for number, span in enumerate(sentences, 1))
+    every = (_sentence(span, number) for number, span in enumerate(sentences, 1))
+    yield from (sentence for sentence in every if sentence.tree.fault is None)
+
+
+def _head(word: Token, span: Span) -> int | None:
+    if word.head.i == word.i:
+        return -1
+    return word.head.i - span.start if span.start <= word.head.i < span.end else None
 
 
 def _sentence(span: Span, number: int) -> ParsedSentence:
+    """A head in another sentence, which pipelines with a splitter of their own can give, is not known."""
     words, start = list(span), span.start_char
     tree = Sentence(
         number,
         tuple(word.text for word in words),
         tuple(word.pos_ or UNKNOWN for word in words),
         tuple(word.tag_ or UNKNOWN for word in words),
-        tuple(-1 if word.head.i == word.i else word.head.i - span.start for word in words),
+        tuple(_head(word, span) for word in words),
         tuple("root" if word.head.i == word.i else word.dep_ for word in words),
     )
     places = tuple((word.idx - start, word.idx - start + len(word)) for word in words)

@@ -9,10 +9,13 @@ it is what is found among `MOST_SENTENCES` of each split.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from probe.balance import Item, SplitName, balanced, commonest, side_of
 from probe.silver import clauses, grammar, odd_word
@@ -35,7 +38,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "test")
 MOST_SENTENCES = 10_000  # looked through in each split
 MOST_ROWS = 10_000  # of each split, in which bigrams are counted
 FEWEST_WORDS, MOST_WORDS = 5, 28
-DEPTHS, ORDERS = 3, 9  # the commonest are classes of their own; of top_constituents the others are one more
+DEPTHS, ORDERS = 3, 9  # classes at most; of top_constituents the others are one more
 OTHER = "other"
 Mark = Callable[[ParsedSentence], grammar.Marked | None]
 MARKS: dict[str, Mark] = {
@@ -70,19 +73,29 @@ class ParsedTasks:
 
     def _made(self, name: ParsedTask) -> Task:
         train = list(self._items(name, "train"))
-        known_texts = {item.text for item in train}
-        test = [item for item in self._items(name, "test") if item.text not in known_texts]
-        if name == "tree_depth":
-            classes = sorted(commonest(train, DEPTHS))
-        elif name == "top_constituents":
-            known = commonest(train, ORDERS)
+        origins = {item.origin for item in train}
+        test = [item for item in self._items(name, "test") if item.origin not in origins]
+        if name == "top_constituents":
+            known = self._commonest(train, test, ORDERS)
             train, test = ([_known_or_other(item, known) for item in part] for part in (train, test))
-            classes = [*known, OTHER]
-        else:
-            classes = CLASSES[name]
+        classes = CLASSES.get(name) or self._commonest(train, test, DEPTHS if name == "tree_depth" else ORDERS + 1)
         seed = self.ctx.seed
         rows = balanced(train, classes, self.samples, seed), balanced(test, classes, self.test_samples, seed)
         return Task(name, *rows, silver=True)
+
+    def _commonest(self, train: Sequence[Item], test: Sequence[Item], most: int) -> list[str]:
+        """The commonest classes in training, two to `most`: as many as give the most bits of labels, where the rarest
+        one says how many rows there are of each."""
+        asked = [(Counter(item.label for item in train), self.samples)]
+        if self.test_samples:
+            asked.append((Counter(item.label for item in test), self.test_samples))
+        known = commonest(train, most)
+
+        def bits(few: int) -> float:
+            rarest = [min(counts[name] for name in known[:few]) * few / count for counts, count in asked]
+            return min(1.0, *rarest) * float(np.log2(few))
+
+        return known[: max(range(2, len(known) + 1), key=bits, default=0)]
 
     def _items(self, name: ParsedTask, split: SplitName) -> Iterator[Item]:
         sentences = self._sentences[split]

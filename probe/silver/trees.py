@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,14 +51,16 @@ def sentences_of(
     count: int,
     keep: Callable[[Sentence], bool] = lambda _: True,
     trees: bool = False,
+    known: Collection[tuple[str, ...]] = (),
 ) -> list[Sentence]:
     """At most `count` of the sentences to `keep`: drawn from a treebank, or the first that the parser finds in the
     job's rows of that split, shuffled. `trees`: whether the heads in a treebank must form trees.
 
-    Raises as `check_source`; also InputError where the pipeline has no tagger or parser."""
+    known: words of sentences that a parsed one must not be, such as those of training. Raises as `check_source`."""
     path = source_file(address, setting)
     if is_silver(address):
-        return [each.tree for each in parsed_rows(ctx, split, path).first(count, lambda one: keep(one.tree))]
+        rows = parsed_rows(ctx, split, path)
+        return [each.tree for each in rows.first(count, lambda one: keep(one.tree) and one.tree.words not in known)]
     every = [each for each in read_treebank(path, trees).sentences if keep(each)]
     return [every[at] for at in drawn(len(every), count, ctx.seed)]
 

@@ -13,6 +13,7 @@ from fake_models import WordReader, context, split
 from assay.core.artifact import Artifact
 from assay.core.model.predict import TorchPredictor
 from probe.edge_probes import EdgeProbes
+from probe.edge_reading import EdgeReading
 from probe.layer_pieces import LayerPieces
 from probe.probe import Findings
 from probe.probes.edges import EdgesProbe, expected_layer
@@ -207,3 +208,30 @@ def test_a_variant_is_compared_with_the_teacher_word_by_word(files: dict[str, st
     assert changes[5]["high"] < -0.2
     assert {change["n"] for change in changes.values()} == {found.details["n_test"]}
     assert {metric.name: metric.value for metric in found.metrics}["edges_change"] == changes[10]["change"]
+
+
+def test_a_variant_without_the_top_layer_is_compared_with_all_that_its_teacher_has() -> None:
+    """Only the teacher has layer 9, where everything is lost; with the same layers nothing changes."""
+    lower = {0: np.array([0.0, 1.0]), 5: np.array([1.0, 1.0])}
+    owners = np.array([0, 1])
+    own = EdgeReading(None, {}, lower, owners)
+    theirs = EdgeReading(None, {}, lower | {10: np.array([0.0, 0.0])}, owners)
+    assert [change["change"] for change in own.changes(theirs)] == [0, 0]
+    assert own.change(theirs)["change"] == 1
+
+
+def test_files_without_a_sentence_or_a_common_label_are_skipped_with_the_reason(tmp_path: Path) -> None:
+    blank = context(split(["", "  "]))
+    silver = pytest.importorskip("spacy") and EdgesProbe(train="silver", test="silver")
+    assert silver.run(WordReader(planted, (4, 9)), blank).skipped == "no sentence to train on or to test on"
+    files = {}
+    for name, labels in (("train", ("near", "far")), ("test", ("left", "left"))):
+        lines = [
+            {"text": f"w{at}_left w{at}_far", "targets": [{"span1": [0, 1], "label": labels[at % 2]}]}
+            for at in range(20)
+        ]
+        files[name] = str(tmp_path / f"{name}.jsonl")
+        Path(files[name]).write_text("\n".join(map(json.dumps, lines)))
+    assert run(files, WordReader(planted, (4, 9))).skipped == (
+        "no label of a test target is in training, which has far, near"
+    )

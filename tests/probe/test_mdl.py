@@ -119,3 +119,11 @@ def test_a_class_that_comes_late_costs_bits_and_not_infinity() -> None:
     states = torch.from_numpy(rng.normal(size=(600, 4)).astype(np.float32))
     (bits,) = online_bits(states, [labels], 3)
     assert 600 * np.log2(3) < bits < 600 * 12
+
+
+def test_so_few_rows_that_nothing_is_fitted_say_nothing() -> None:
+    texts = [f"row {at} " + "word " * (at % 7) for at in range(40)]
+    for samples, said in ((18, "18 rows are one portion, so nothing is fitted; needs 20"), (19, None)):
+        (task,) = MdlProbe(tasks=["length"], samples=samples).run(Reader(), context(split(texts))).details["tasks"]
+        assert task["skipped"] == said
+        assert bool(task["layers"]) == (said is None)

@@ -1,6 +1,6 @@
 """Sentences and trees from the real parser, and what is said where there is none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,7 @@ def test_without_the_parser_nothing_is_silver(tmp_path: Path) -> None:
     ("ask", "told"),
     [
         (lambda: TreesProbe(treebank="silver:no_such_pipeline").check(), "trees.treebank: .*pipeline no_such_pipeline"),
+        (lambda: TreesProbe(treebank="silver:__main__").check(), "trees.treebank: .*not installed"),
         (lambda: TreesProbe(treebank="silver:").check(), "trees.treebank: silver has no name after the colon"),
         (lambda: TreesProbe(treebank="silver:../folder").check(), "trees.treebank: .*not installed"),
         (lambda: TokensProbe(train="silver", test="silver", tags="last_column").check(), "tokens.tags: last_column"),
@@ -115,3 +116,52 @@ def test_a_missing_parser_is_one_line_with_what_to_install(monkeypatch: pytest.M
         StructureProbe(train="silver", test="silver").check()
     with pytest.raises(InputError, match=r"linear\.tasks: tense needs a parser, and spaCy is not installed: pip"):
         LinearProbe(tasks=["tense"]).check()
+
+
+def test_a_parse_that_broke_stays_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(meta: Path, rows: object) -> Iterator[str]:
+        yield "a sentence"
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(parsing, "_parsed", breaks)
+    rows = ParsedRows(Path("meta.json"), [])
+    for _ in range(2):
+        assert rows.first(1) == ["a sentence"]
+        with pytest.raises(MemoryError, match="no more"):
+            rows.first(2)
+
+
+@pytest.mark.parametrize(
+    "meta", ["{}", "[1]", "no json", '{"lang": "en", "name": "x", "version": "1", "pipeline": ["ner"]}']
+)
+def test_a_package_that_is_no_parser_is_one_line(meta: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy")
+    (tmp_path / "made_up" / "data").mkdir(parents=True)
+    (tmp_path / "made_up" / "__init__.py").touch()
+    (tmp_path / "made_up" / "data" / "meta.json").write_text(meta)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingError, match=r"silver needs a parser, and .*(is of no spaCy pipeline|en_x 1 has none)$"):
+        TreesProbe(treebank="silver:made_up").check()
+
+
+@needs_parser
+def test_a_sentence_cut_within_its_tree_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = parsing._load(pipeline())
+    cut = parser.add_pipe("sentencizer", config={"overwrite": True, "punct_chars": [",", "."]})
+    try:
+        found = ParsedRows(pipeline(), ["When dogs bark , cats run away .", "It rains ."]).first(9)
+    finally:
+        parser.remove_pipe("sentencizer")
+    assert cut is not None
+    assert [each.text for each in found][-1] == "It rains ."
+    assert all(each.tree.fault is None for each in found)
+    assert "When dogs bark ," not in [each.text for each in found]
+
+
+@needs_parser
+def test_test_sentences_are_none_of_those_in_training() -> None:
+    ctx = context(split(["It rains. Dogs bark."]), split(["Dogs bark.", "It rains today."]))
+    probe = StructureProbe(train="silver", test="silver")
+    train, test = probe.sentences(ctx)
+    assert sorted(each.words[0] for each in train) == ["Dogs", "It"]
+    assert [each.words for each in test] == [("It", "rains", ".")]

@@ -1,6 +1,7 @@
 """SentEval's tasks made from parsed sentences: what they ask is in the sentences, and nothing simpler tells the classes
 apart."""
 
+import re
 from collections import Counter
 from itertools import product
 
@@ -215,6 +216,45 @@ def test_a_word_of_one_split_alone_loses_no_rows(ctx: ProbeContext, monkeypatch:
     monkeypatch.setattr(made, "parsed_rows", lambda ctx, split, meta: rows[split])
     task = ParsedTasks(ctx, 60, 30).make("subject_number")
     assert (len(task.train.labels), len(task.test.labels)) == (20, 20)
+
+
+def test_rows_without_a_word_have_no_task() -> None:
+    task = word_content_task(["", "🎬"], ["  "], 200, 60, seed=1, max_words=64)
+    assert task.obstacle() == "not trainable: 0 train and 0 test rows fit, needs 10 and 5"
+
+
+def test_a_training_sentence_is_no_test_row_in_another_order_either(
+    ctx: ProbeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [
+        parsed(f"a/DT/det/2 dog{at}/NN/nsubj/3 ran/VBD/root/0 and/CC/cc/3 a/DT/det/6 cat/NN/nsubj/7 slept/VBD/conj/3")
+        for at in range(40)
+    ]
+    rows = {"train": Known(every[:30]), "test": Known(every[10:])}
+    monkeypatch.setattr(made, "parsed_rows", lambda ctx, split, meta: rows[split])
+    tasks = ParsedTasks(ctx, 60, 60)
+    train, test = (list(clause_items(rows[name], 13)) for name in ("train", "test"))
+    assert len({item.origin for item in train}) == 30
+    assert {item.origin for item in test} & {item.origin for item in train}
+    task = tasks.make("coordination_inversion")
+    names = [{re.findall(r"dog\d+", text)[0] for text in part.texts} for part in (task.train, task.test)]
+    assert min(map(len, names)) >= 6
+    assert not names[0] & names[1]
+
+
+def test_a_rare_class_does_not_cost_the_others_their_rows(ctx: ProbeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(relations: str, at: int) -> ParsedSentence:
+        words = [f"w{at}/RB/{relation}/1" for relation in relations.split()]
+        return parsed(" ".join([f"run{at}/VB/root/0", *words]))
+
+    orders = [("a b c d", 60), ("b a c d", 60), ("c a b d", 60), ("d a b c", 2)]
+    sentences = [of(order, 100 * number + at) for number, (order, count) in enumerate(orders) for at in range(count)]
+    rows = {"train": Known(sentences), "test": Known([])}
+    monkeypatch.setattr(made, "parsed_rows", lambda ctx, split, meta: rows[split])
+    task = ParsedTasks(ctx, 120, 0).make("top_constituents")
+    assert np.bincount(task.train.labels).tolist() == [40, 40, 40]  # the rare order, as "other", is left out
+    depths = ParsedTasks(ctx, 120, 0)._commonest([Item(str(at), "1" if at else "2") for at in range(90)], [], 3)
+    assert depths == ["1", "2"]
 
 
 @pytest.mark.skipif(not parsing.is_installed(), reason="spaCy and its English pipeline are not installed")

@@ -46,7 +46,17 @@ def test_changes_stand_beside_the_teachers_score_and_clear_ones_are_bold(folder:
     assert "<strong>−0.020 (−0.030 to −0.010)</strong>" in page
     assert "−0.010 (−0.030 to +0.010)</td>" in page
     assert page.count('href="#forgotten"') == page.count('id="forgotten"') == 1
+    assert "On the torch weights before export" not in page
     assert "Silver: trees and tags are those of parser 1.0" in page
+
+
+def test_what_was_examined_before_its_export_is_told(folder: Path) -> None:
+    for variant in ("int8", "half_depth"):
+        examined = "torch weights before export" if variant == "int8" else "graph"
+        add(folder, variant, "custom", metric("a_accuracy", 0.9), metric("a_change", 0.0), examined=examined)
+    run = collect(folder)
+    assert [each for each in forgotten(run).before_export if "custom" in each] == ["int8 (custom)"]
+    assert "On the torch weights before export: int8 (custom)." in render(run)
 
 
 def test_a_run_that_compared_nothing_has_no_such_section(folder: Path) -> None:

@@ -73,6 +73,7 @@ def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Pa
 @pytest.mark.parametrize(
     ("sections", "told"),
     [
+        ({"probes": [{"linear": {"tasks": ["tense"]}}]}, r"probes\[0\]\.linear.*: (parses texts|tense needs a parser)"),
         ({"probes": ["typos"]}, r"probes\[0\]\.typos: examines models of texts, and the rows of this job are images"),
         ({"variants": {"cut": ["cut_vocab"]}}, r"cut_vocab: a model of images has no vocabulary"),
         ({"variants": {"low": [{"factorise": {"embedding_rank": 4}}]}}, "images have no table of tokens"),
