@@ -23,7 +23,8 @@ gc.disable()  # until the first test: a tenth of the time of all the imports goe
 
 os.fsync = lambda descriptor: None  # no test pulls the plug, and waiting for the disk is a tenth of the time
 
-LONGEST = ("test_configs.py", "test_kill.py", "test_contracts.py", "test_job.py", "test_measure.py", "test_families.py")
+LONGEST = ("test_configs.py", "test_kill.py", "test_contracts.py", "test_job.py", "test_measure.py", "test_families.py",
+           "test_cli.py", "test_image_job.py")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

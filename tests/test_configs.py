@@ -19,10 +19,13 @@ ROOT = Path(__file__).parent.parent
 MADE = "data"  # where scripts put what a config reads and no package holds as it is
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-# A run of the others with the same steps takes its turn in `make test-slow`.
-runs = pytest.mark.parametrize(
-    "config",
-    [pytest.param(path, id=path.stem, marks=[] if path.stem == "quickstart" else pytest.mark.slow) for path in CONFIGS],
+# The others take their turn in `make test-slow`.
+runs, checks = (
+    pytest.mark.parametrize(
+        "config",
+        [pytest.param(path, id=path.stem, marks=[] if path.stem in first else pytest.mark.slow) for path in CONFIGS],
+    )
+    for first in (("quickstart",), ("quickstart", "forgotten"))
 )
 
 
@@ -76,7 +79,7 @@ def test_it_loads_as_the_job_it_writes_out(config: Path, tmp_path: Path) -> None
     assert loaded(again).resolved() == job.resolved()
 
 
-@each_config
+@checks
 def test_it_passes_check(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     need_packages(config)
     assert call(monkeypatch, "check", config) == 0
