@@ -203,7 +203,7 @@ def page_environment() -> jinja2.Environment:
         "title_of": units.title,
         "word": units.word,
         "metric": units.metric,
-        "change": units.change,
+        "change_parts": units.change_parts,
         "figure": units.figure,
         "fraction": units.fraction,
         "percent": units.percent,

@@ -156,10 +156,16 @@ def figure(value: float | None, unit: str = "") -> str:
 
 def change(item: Metric | None) -> str:
     """A difference of shares with its sign and 95 % interval: +0.012 (−0.004 to +0.028)."""
+    return " ".join(part for part in change_parts(item) if part)
+
+
+def change_parts(item: Metric | None) -> tuple[str, str]:
+    """The same as difference and interval, which is empty where there is none."""
     if item is None or item.value is None:
-        return NOTHING
-    value, *bounds = (None if each is None else _signed(each) for each in (item.value, item.low, item.high))
-    return f"{value} ({bounds[0]} to {bounds[1]})" if None not in bounds else str(value)
+        return NOTHING, ""
+    if item.low is None or item.high is None:
+        return _signed(item.value), ""
+    return _signed(item.value), f"({_signed(item.low)} to {_signed(item.high)})"
 
 
 def _signed(value: float) -> str:

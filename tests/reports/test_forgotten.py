@@ -43,8 +43,8 @@ def test_changes_stand_beside_the_teachers_score_and_clear_ones_are_bold(folder:
     assert not {("custom", "word_surprisal"), ("erasure", "length_amnesic")} & set(rows)
     assert table.parsers == ["parser 1.0"]
     page = render(run)
-    assert "<strong>−0.020 (−0.030 to −0.010)</strong>" in page
-    assert "−0.010 (−0.030 to +0.010)</td>" in page
+    assert '<strong>−0.020</strong> <span class="under">(−0.030 to −0.010)</span></td>' in page
+    assert 'number">−0.010 <span class="under">(−0.030 to +0.010)</span></td>' in page
     assert page.count('href="#forgotten"') == page.count('id="forgotten"') == 1
     assert "On the torch weights before export" not in page
     assert "Silver: trees and tags are those of parser 1.0" in page
