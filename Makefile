@@ -2,7 +2,8 @@
 # make test   set up .venv and run the default tests
 # make test-next   the same tests on transformers 5, without optimum, in .venv-next
 # make lint   ruff, types, import directions
-# make test-slow   the tests that take minutes on real weights
+# make test-jobs   four whole jobs that .ci/run adds: a kill, the quickstart on a stand-in, images, a language model
+# make test-slow   all that the default tests leave out: a quarter of an hour
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -16,7 +17,7 @@ PYTEST_ARGS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Where bytecode may not be written, each worker compiles all tests and their assertions anew: ten seconds apiece.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-next test-slow lint clean
+.PHONY: demo test test-next test-jobs test-slow lint clean
 
 demo: $(VENV)/.demo
 	$(BIN)/assay run configs/quickstart.yaml
@@ -27,8 +28,11 @@ test: $(VENV)/.dev
 test-next: $(NEXT)/.dev
 	OMP_NUM_THREADS=1 $(NEXT)/bin/pytest $(PYTEST_ARGS)
 
+test-jobs: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m job
+
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -32,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+def pytest_sessionfinish() -> None:
+    """pytest looks through all objects for garbage, several times, before it ends: seconds over those of torch."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _of_a_module() -> None:
     """One thread; and what is imported is left out of garbage collections, of which each training makes a full one

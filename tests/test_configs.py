@@ -19,13 +19,13 @@ ROOT = Path(__file__).parent.parent
 MADE = "data"  # where scripts put what a config reads and no package holds as it is
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-# The others take their turn in `make test-slow`.
+SLOW = {path.stem: [pytest.mark.slow] for path in CONFIGS}
 runs, checks = (
-    pytest.mark.parametrize(
-        "config",
-        [pytest.param(path, id=path.stem, marks=[] if path.stem in first else pytest.mark.slow) for path in CONFIGS],
+    pytest.mark.parametrize("config", [pytest.param(path, id=path.stem, marks=marks[path.stem]) for path in CONFIGS])
+    for marks in (
+        SLOW | {"quickstart": [pytest.mark.slow, pytest.mark.job]},
+        SLOW | {"quickstart": [], "forgotten": []},
     )
-    for first in (("quickstart",), ("quickstart", "forgotten"))
 )
 
 

@@ -164,7 +164,7 @@ def test_maps_that_are_split_already_are_left(tiny_artifact: MakeArtifact, tmp_p
         carry_out(tmp_path, made, [("factorise", attention)])
 
 
-@pytest.mark.parametrize("family", [case("bert", slow=True), case("gpt2", slow=False), case("t5", slow=True)])
+@pytest.mark.parametrize("family", [case("bert", slow=False), case("gpt2", slow=True), case("t5", slow=True)])
 def test_the_graph_gives_the_same_logits(family: str, tiny_artifact: MakeArtifact, tmp_path: Path) -> None:
     chain = [("factorise", {"budget": 0.5, "embedding_rank": 4}), ("prune_ffn", {"fraction": 0.5, "rows": 8})]
     made = carry_out(tmp_path, tiny_artifact(family, layers=2), chain)

@@ -220,10 +220,14 @@ def test_a_variant_without_the_top_layer_is_compared_with_all_that_its_teacher_h
     assert own.change(theirs)["change"] == 1
 
 
-def test_files_without_a_sentence_or_a_common_label_are_skipped_with_the_reason(tmp_path: Path) -> None:
-    blank = context(split(["", "  "]))
-    silver = pytest.importorskip("spacy") and EdgesProbe(train="silver", test="silver")
-    assert silver.run(WordReader(planted, (4, 9)), blank).skipped == "no sentence to train on or to test on"
+def test_rows_without_a_sentence_or_a_common_label_are_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = EdgesProbe(**FILES)  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgesProbe, "_targets", lambda self, ctx: [[], []])  # as rows without a word give
+        found = probe.run(WordReader(planted, (4, 9)), context(split([""])))
+    assert found.skipped == "no sentence to train on or to test on"
     files = {}
     for name, labels in (("train", ("near", "far")), ("test", ("left", "left"))):
         lines = [

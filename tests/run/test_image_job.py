@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("PIL", reason="Pillow is not installed: pip install pillow")
 
-from by_family import OF_IMAGES, families
+from by_family import OF_IMAGES
 from small_jobs import read, run
 from tiny_images import write_image_job, write_images
 
@@ -42,7 +42,10 @@ MORE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("family", families("vit", of=OF_IMAGES))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[pytest.mark.job] if name == "vit" else []) for name in OF_IMAGES]
+)
 def test_a_whole_job(family: str, tiny_folder: Callable[..., Path], tmp_path: Path) -> None:
     model = tiny_folder(family, task="image-classification", headless=True)
     config = write_image_job(

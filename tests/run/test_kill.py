@@ -107,6 +107,8 @@ def begun(step: str, after_s: float) -> Callable[[Path], bool]:
     return seen
 
 
+@pytest.mark.slow
+@pytest.mark.job
 def test_killed_in_training_it_goes_on_from_its_checkpoint_to_the_same_weights(
     short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

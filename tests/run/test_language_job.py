@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from by_family import case
 from small_jobs import read, run, write_job
 from tiny_models import write_tiny
 
@@ -25,10 +24,13 @@ VARIANTS: dict[str, list[Any]] = {
 }
 PROBES: list[Any] = ["fidelity", {"linear": {"tasks": ["length"], "samples": 24, "test_samples": 16}}, "attention"]
 CASES = [
-    case(name, family.language_task, slow=name != "bert") for name, family in FAMILIES.items() if family.language_task
+    pytest.param(name, family.language_task, marks=[pytest.mark.job] if name == "bert" else [], id=name)
+    for name, family in FAMILIES.items()
+    if family.language_task
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "task"), CASES)
 def test_a_language_model_goes_all_the_way(family: str, task: LanguageTask, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", family, layers=2, task=task)

@@ -112,6 +112,7 @@ def test_a_model_that_reads_every_token_gets_every_token(tiny_artifact: MakeArti
     torch.testing.assert_close(logits_without(model, family, inputs, cuts)[1][1], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_all_heads_cost_far_less_than_a_pass_each(tiny_artifact: MakeArtifact) -> None:
     artifact = tiny_artifact(layers=6, width=48, heads=12, neurons=192)
     model, inputs = load_module(artifact), inputs_of(artifact)

@@ -70,7 +70,7 @@ BY_TORCH = [family for family in OF_TEXTS if family not in ("gpt2", "llama") or 
     ("family", "exporter"),
     [
         *(case(each, "torch", slow=each not in ("bart", "bert")) for each in BY_TORCH),
-        *(case(each, "optimum", slow=each not in ("bert", "gpt2")) for each in BY_BOTH),
+        *(case(each, "optimum", slow=each != "bert") for each in BY_BOTH),
     ],
 )
 def test_names_axes_answers_and_fused_operators_are_those_of_the_family(
