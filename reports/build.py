@@ -221,6 +221,7 @@ def page_environment() -> jinja2.Environment:
         "curve": facts.curve,
         "changed_words": findings.changed_words,
         "is_clear": is_clear,
+        "silver_parsers": findings.silver_parsers,
         "TEXT_LENGTH": TEXT_LENGTH,
     }
     return environment

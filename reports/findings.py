@@ -117,6 +117,12 @@ def linear_tasks(run: Run) -> dict[str, list[Curve]]:
     return {name: _curves(name, items) for name, items in tasks.items()}
 
 
+def silver_parsers(tasks: Mapping[str, Sequence[Curve]]) -> list[str]:
+    """The parsers whose word stands for the truth in some of the tasks that are shown."""
+    shown = [curve for curves in tasks.values() for curve in curves if curve.task.get("silver", True)]
+    return list(dict.fromkeys(curve.found.result.silver for curve in shown if curve.found.result.silver))
+
+
 def attention(run: Run) -> list[Heads]:
     """Attention statistics of each distinct model."""
     found = [each for each in shared(run, "attention") if _has_heads(each.result)]

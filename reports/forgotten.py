@@ -10,6 +10,7 @@ from reports.collect import ProbeResult, Run
 from reports.findings import BEFORE_EXPORT, probe_names, results
 
 CHANGE = "_change"
+CALLED = {"edges": "relation of spans", "structure": "edges of the tree", "upos": "part of speech"}
 SCORES = ("accuracy", "uuas", "f1", "p_at_1")  # whose change it can be
 
 
@@ -24,15 +25,22 @@ class Known:
     changes: tuple[Metric | None, ...]
     silver: str | None
 
+    @property
+    def called(self) -> str:
+        """What is asked, in words."""
+        return CALLED.get(self.asked, self.asked)
+
 
 @dataclass(frozen=True)
 class Forgotten:
     """Rows of the table, the variants that its columns are of, and what was examined as weights before their export,
-    such as `int8 (linear, tokens)`."""
+    such as `int8 (linear, tokens)`. `absent`: finished variants whose probes examined the teacher's own weights, before
+    an export."""
 
     variants: tuple[str, ...]
     rows: tuple[Known, ...]
     before_export: tuple[str, ...]
+    absent: tuple[str, ...]
 
     @property
     def parsers(self) -> list[str]:
@@ -46,7 +54,9 @@ def forgotten(run: Run) -> Forgotten:
     changed = [result.variant for every in found.values() for result in every if any(_asked(result))]
     columns = tuple(variant.name for variant in run.variants if variant.name in changed)
     rows = [_row(run, every, asked, columns) for every in found.values() for asked in _every_asked(every)]
-    return Forgotten(columns, tuple(rows), tuple(_before_export(found, rows, columns)))
+    exported = {result.variant for every in found.values() for result in every if result.examined == BEFORE_EXPORT}
+    absent = tuple(each.name for each in run.variants if each.name in exported and each.name not in columns)
+    return Forgotten(columns, tuple(rows), tuple(_before_export(found, rows, columns)), absent)
 
 
 def _before_export(

@@ -59,6 +59,16 @@ def test_what_was_examined_before_its_export_is_told(folder: Path) -> None:
     assert "On the torch weights before export: int8 (custom)." in render(run)
 
 
+def test_a_graph_of_the_teacher_examined_as_its_weights_is_named_as_not_shown(folder: Path) -> None:
+    before = "torch weights before export"
+    add(folder, "int8", "custom", metric("a_accuracy", 0.9), examined=before)  # the teacher itself: no change
+    add(folder, "half_depth", "custom", metric("a_accuracy", 0.9), metric("a_change", 0.0), examined=before)
+    run = collect(folder)
+    assert "int8" in forgotten(run).absent
+    assert "half_depth" not in forgotten(run).absent
+    assert "hidden_states: true" in render(run)
+
+
 def test_a_run_that_compared_nothing_has_no_such_section(folder: Path) -> None:
     for path in folder.glob("results/*/probes/*.json"):
         path.unlink()
