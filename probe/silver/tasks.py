@@ -84,12 +84,12 @@ class ParsedTasks:
         return Task(name, *rows, silver=True)
 
     def _commonest(self, train: Sequence[Item], test: Sequence[Item], most: int) -> list[str]:
-        """The commonest classes in training, two to `most`: as many as give the most bits of labels, where the rarest
-        one says how many rows there are of each."""
+        """The commonest classes in training, two to `most`, of those that test rows have too: as many as give the most
+        bits of labels, where the rarest one says how many rows there are of each."""
         asked = [(Counter(item.label for item in train), self.samples)]
         if self.test_samples:
             asked.append((Counter(item.label for item in test), self.test_samples))
-        known = commonest(train, most)
+        known = [name for name in commonest(train, len(train)) if all(counts[name] for counts, _ in asked)][:most]
 
         def bits(few: int) -> float:
             rarest = [min(counts[name] for name in known[:few]) * few / count for counts, count in asked]

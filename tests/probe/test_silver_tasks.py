@@ -255,6 +255,11 @@ def test_a_rare_class_does_not_cost_the_others_their_rows(ctx: ProbeContext, mon
     assert np.bincount(task.train.labels).tolist() == [40, 40, 40]  # the rare order, as "other", is left out
     depths = ParsedTasks(ctx, 120, 0)._commonest([Item(str(at), "1" if at else "2") for at in range(90)], [], 3)
     assert depths == ["1", "2"]
+    part = [Item(str(at), "abc"[at % 3]) for at in range(90)]
+    both = ParsedTasks(ctx, 60, 30)._commonest(
+        [*part, Item("more", "a")], [item for item in part if item.label != "a"], 3
+    )
+    assert sorted(both) == ["b", "c"]  # the commonest has no test rows
 
 
 @pytest.mark.skipif(not parsing.is_installed(), reason="spaCy and its English pipeline are not installed")
